@@ -13,8 +13,8 @@ namespace barge {
 
 std::size_t parse_bytes(std::string_view text, std::string_view flag, std::size_t whole) {
   const auto refuse = [&](std::string_view why) -> ConfigError {
-    return ConfigError(concat(flag, " wants a size such as 14GiB, 512MiB or 80%, got '", text,
-                              "'", why));
+    return ConfigError(
+        concat(flag, " wants a size such as 14GiB, 512MiB or 80%, got '", text, "'", why));
   };
   double number = 0;
   const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);

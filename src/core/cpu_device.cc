@@ -1,0 +1,206 @@
+#include "core/cpu_device.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+
+namespace barge {
+namespace {
+
+// One direction of the emulated link: requests queue up behind each other at a fixed rate.
+class Link {
+ public:
+  explicit Link(double bytes_per_second) : rate_(bytes_per_second) {}
+
+  // Copies, then waits for the moment at which the link would have been done.
+  void transfer(void* to, const void* from, std::size_t bytes) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto takes = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        Seconds(static_cast<double>(bytes) / rate_));
+    std::memcpy(to, from, bytes);
+    std::this_thread::sleep_until(begin + takes);
+    const Seconds took = std::chrono::steady_clock::now() - begin;
+    bytes_ += bytes;
+    microseconds_ += std::llround(took.count() * 1e6);
+  }
+
+  std::size_t bytes() const { return bytes_; }
+  double seconds() const { return static_cast<double>(microseconds_) * 1e-6; }
+
+ private:
+  const double rate_;
+  std::atomic<std::size_t> bytes_ = 0;
+  std::atomic<std::int64_t> microseconds_ = 0;
+};
+
+class WorkerStream final : public Stream {
+ public:
+  // `down` and `up` are null on a unified device; they outlive the stream.
+  WorkerStream(Link* down, Link* up) : down_(down), up_(up), thread_([this] { loop(); }) {}
+
+  ~WorkerStream() override {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_one();
+  }
+
+  void call(std::function<void()> work) override { push(std::move(work)); }
+
+  void wait(const Event& event) override {
+    if (event.state()) push([event] { event.wait(); });
+  }
+
+  Event record() override {
+    // Shared with the closure: std::function wants what it holds to be copyable.
+    auto completion = std::make_shared<Completion>(make_host_completion());
+    Event event = completion->event();
+    push([this, completion] { failure_ ? completion->fail(failure_) : completion->succeed(); },
+         /*always=*/true);
+    return event;
+  }
+
+  void copy(void* to, Tier to_tier, const void* from, Tier from_tier, std::size_t bytes) override {
+    Link* link = to_tier == from_tier ? nullptr : to_tier == Tier::kDevice ? down_ : up_;
+    push([=] {
+      if (link != nullptr)
+        link->transfer(to, from, bytes);
+      else if (to != from)
+        std::memcpy(to, from, bytes);
+    });
+  }
+
+ private:
+  struct Item {
+    std::function<void()> work;
+    bool always;  // even after a failure
+  };
+
+  void push(std::function<void()> work, bool always = false) {
+    {
+      const std::scoped_lock lock(mutex_);
+      queue_.push_back({std::move(work), always});
+    }
+    changed_.notify_one();
+  }
+
+  void loop() {
+    for (;;) {
+      Item item;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+        if (queue_.empty()) return;  // stopping, and all work is done
+        item = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      if (failure_ && !item.always) continue;
+      try {
+        item.work();
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    }
+  }
+
+  Link *down_, *up_;
+  std::mutex mutex_;  // guards queue_ and stopping_
+  std::condition_variable changed_;
+  std::deque<Item> queue_;
+  bool stopping_ = false;
+  std::exception_ptr failure_;  // only the thread touches it
+  std::jthread thread_;         // last: it uses all of the above
+};
+
+// Fresh zero pages come from the system one by one as they are touched, so that a buffer costs
+// resident memory only where it is used; large ones go back at once when freed.
+std::byte* map_pages(std::size_t bytes, std::string_view tag) {
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    throw OutOfMemory(concat("the system refused ", format_bytes(bytes), " of memory for ", tag,
+                             ": ", std::strerror(errno)));
+  return static_cast<std::byte*>(at);
+}
+
+std::optional<double> cgroup_processors() {
+  double quota = 0, period = 0;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period && period > 0)
+    return quota / period;
+  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (v1_quota >> quota && v1_period >> period && quota > 0 && period > 0) return quota / period;
+  return std::nullopt;
+}
+
+}  // namespace
+
+struct CpuDevice::Streams {
+  Streams(int threads, double rate)
+      : pool(threads),
+        down(rate),
+        up(rate),
+        compute(rate > 0 ? &down : nullptr, rate > 0 ? &up : nullptr),
+        load(rate > 0 ? &down : nullptr, rate > 0 ? &up : nullptr),
+        store(rate > 0 ? &down : nullptr, rate > 0 ? &up : nullptr) {}
+
+  ThreadPool pool;
+  Link down, up;
+  WorkerStream compute, load, store;
+};
+
+CpuDevice::CpuDevice(Options options, Budgets& budgets)
+    : options_(options),
+      budgets_(budgets),
+      streams_(std::make_unique<Streams>(
+          options.threads > 0 ? options.threads : usable_processors(), options.emulate_link)) {}
+
+CpuDevice::~CpuDevice() = default;
+
+std::string CpuDevice::name() const {
+  return concat("cpu, ", streams_->pool.threads(), " threads",
+                unified() ? std::string()
+                          : concat(", emulated link of ", options_.emulate_link / 1e9, " GB/s"));
+}
+
+bool CpuDevice::unified() const { return options_.emulate_link <= 0; }
+ThreadPool& CpuDevice::pool() { return streams_->pool; }
+Stream& CpuDevice::compute() { return streams_->compute; }
+Stream& CpuDevice::load() { return streams_->load; }
+Stream& CpuDevice::store() { return streams_->store; }
+
+Buffer CpuDevice::allocate(Tier tier, std::size_t bytes, std::string_view tag) {
+  const std::size_t whole = round_up(std::max<std::size_t>(bytes, 1), kSectorBytes);
+  auto reservation = budgets_[unified() ? Tier::kHost : tier].reserve(whole, tag);
+  return {map_pages(whole, tag), whole, std::move(reservation),
+          [](std::byte* data, std::size_t size) { munmap(data, size); }};
+}
+
+LinkTraffic CpuDevice::link_traffic() const {
+  return {streams_->down.bytes(), streams_->up.bytes(), streams_->down.seconds(),
+          streams_->up.seconds()};
+}
+
+int usable_processors() {
+  cpu_set_t set;
+  int count = 1;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) count = std::max(1, CPU_COUNT(&set));
+  if (const auto quota = cgroup_processors())
+    count = std::max(1, std::min(count, static_cast<int>(std::ceil(*quota))));
+  return count;
+}
+
+}  // namespace barge

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/matrix_view.h"
+#include "quant/format.h"
+
+namespace barge {
+
+class CpuDevice;
+class Device;
+
+/// Consecutive rows of one weight matrix in device memory.
+struct WeightPanel {
+  const std::byte* data = nullptr;
+  PanelLayout layout;
+};
+
+/// The new tokens of one sequence in a micro-batch.
+struct AttentionSpan {
+  std::int64_t first_row = 0;  // of q, k, v and out
+  std::int32_t rows = 0;       // new tokens
+  std::int32_t first_position =
+      0;                // of the first new token; row i sees keys [0, first_position + i]
+  bool prompt = false;  // positions of the prompt (prefill) or a generated one (decode)
+  /// Device addresses of the pages that hold positions [0, first_position + rows), each
+  /// `page_positions` records long.
+  std::span<std::byte* const> pages;
+};
+
+enum class Epilogue : std::uint8_t { kStore, kAdd };  // y = ..., y += ...
+
+/// The operations of a device on its compute stream. A call gives work to the stream and returns;
+/// views must stay valid until an event recorded afterwards is done, spans and what they list only
+/// until the call returns. Every result row is computed by itself: its bits depend on its own
+/// input only, never on the other rows of the call (design §7).
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+
+  /// out[r] = decoded row r of `rows` (encoded as one panel would be, axis kInput), added to what
+  /// is there if kAdd. out [layout.rows, layout.cols] f32.
+  virtual void decode_rows(const WeightPanel& rows, MatrixView out, Epilogue epilogue) = 0;
+
+  /// y = x / sqrt(mean(x^2) + eps) * weight. x [rows, cols] f32; weight [cols] f32 in device
+  /// memory; y [rows, cols] any type.
+  virtual void rms_norm(MatrixView x, const float* weight, float eps, MatrixView y) = 0;
+  /// y = (x - mean) / sqrt(variance + eps) * weight + bias; otherwise as above.
+  virtual void layer_norm(MatrixView x, const float* weight, const float* bias, float eps,
+                          MatrixView y) = 0;
+
+  /// y (+)= x W^T + bias, W the rows of all `panels` in order: [n, cols].
+  /// x [rows, cols] in the compute type; bias null or [n] f32 in device memory; y [rows, n], f32
+  /// (or the compute type if kStore). Products accumulate in f32.
+  virtual void linear(MatrixView x, std::span<const WeightPanel> panels, const float* bias,
+                      MatrixView y, Epilogue epilogue) = 0;
+
+  /// Rotary embedding in place: x [rows, heads * head_dim] f32, positions [rows], inverse
+  /// frequencies [head_dim / 2]; dimension i is rotated with i + head_dim / 2.
+  virtual void rope(MatrixView x, int head_dim, std::span<const std::int32_t> positions,
+                    std::span<const float> inverse_frequencies) = 0;
+
+  enum class Activation : std::uint8_t { kSilu, kRelu, kGeluTanh, kGeluErf };
+  /// y = act(gate) * up (up.data null: y = act(gate)). gate, up, y [rows, cols], any types.
+  virtual void activate(Activation activation, MatrixView gate, MatrixView up, MatrixView y) = 0;
+
+  /// Encodes k, v [rows, kv_heads * head_dim] f32 into the records of each span's new positions.
+  virtual void append_kv(const KvFormat& format, int page_positions,
+                         std::span<const AttentionSpan> spans, MatrixView k, MatrixView v) = 0;
+
+  /// out = softmax(scale * q K^T) V for each row and head, after append_kv of the same spans.
+  /// q [rows, heads * head_dim] f32; out likewise, f32 or the compute type. Softmax runs over key
+  /// blocks of a fixed size from position 0.
+  virtual void attend(const KvFormat& format, int page_positions,
+                      std::span<const AttentionSpan> spans, int heads, float scale, MatrixView q,
+                      MatrixView out) = 0;
+
+  /// y[i] = x[rows[i]]: both f32 [.., cols].
+  virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView y) = 0;
+};
+
+/// Bounds from which a kernel table takes its workspace, so that it can be planned for.
+struct KernelLimits {
+  DType compute = DType::kF32;  // type of the products' input
+  std::int64_t max_rows = 0;    // in one call
+  std::int64_t max_inputs = 0;  // widest x of `linear`
+  int heads = 0, head_dim = 0;
+};
+
+/// kBF16 where this processor multiplies it faster than f32, else kF32.
+DType preferred_compute_type();
+
+/// Bytes that make_cpu_kernels allocates for its workspace (tag "workspace").
+std::size_t cpu_workspace_bytes(const KernelLimits& limits, int threads);
+std::unique_ptr<Kernels> make_cpu_kernels(CpuDevice& device, const KernelLimits& limits);
+
+/// The same operations, plain, slow and obviously right, on the device's compute stream.
+/// Products round x and the weights to the compute type as the fast ones do.
+std::unique_ptr<Kernels> make_reference_kernels(Device& device, const KernelLimits& limits);
+
+}  // namespace barge
