@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/device.h"
+#include "core/event.h"
+
+namespace barge {
+
+/// An open file whose offsets, lengths and addresses are multiples of 4096. Move-only.
+class DiskFile {
+ public:
+  /// For reading, past the page cache where the file system allows it. Throws IoError.
+  static DiskFile open(const std::filesystem::path& path);
+  /// A nameless file in `directory` for reading and writing: it is gone with the process.
+  static DiskFile scratch(const std::filesystem::path& directory);
+
+  DiskFile(DiskFile&& other) noexcept;
+  DiskFile& operator=(DiskFile&& other) noexcept;
+  ~DiskFile();
+
+  int descriptor() const { return descriptor_; }
+  bool direct() const { return direct_; }  // O_DIRECT; else buffered, its cache dropped as we go
+  const std::string& path() const { return path_; }  // for messages
+
+ private:
+  DiskFile(int descriptor, bool direct, std::string path);
+
+  int descriptor_ = -1;
+  bool direct_ = false;
+  std::string path_;
+};
+
+/// Which requests go first when the disk has a choice.
+enum class IoPriority : std::uint8_t { kKvRead, kWeightRead, kWrite };
+
+struct DiskTraffic {
+  std::size_t read_bytes = 0, written_bytes = 0;  // of completed requests
+  std::size_t reads = 0, writes = 0;
+  double busy_seconds = 0;  // with at least one request under way
+};
+
+/// One queue of reads and writes, kept deep, on io_uring or on threads with pread and pwrite where
+/// that is forbidden. Large requests are cut and go out side by side. Thread-safe; the destructor
+/// waits for what is under way.
+class DiskQueue {
+ public:
+  enum class Io : std::uint8_t { kAuto, kUring, kPread };
+  struct Options {
+    Io io = Io::kAuto;                       // auto says in the log what it chose and why
+    int depth = 32;                          // requests under way at once
+    std::size_t request_bytes = 512 * 1024;  // larger ones are cut into these
+  };
+  /// Runs on the queue's thread when the bytes are there, before the event is done; what it throws
+  /// becomes the event's failure. Must not block.
+  using Then = std::function<void()>;
+
+  /// `device` makes the events, so that its streams can wait for them.
+  DiskQueue(Options options, Device& device);
+  ~DiskQueue();
+
+  /// Memory that requests will use often (registered with io_uring where the memlock limit lets
+  /// it); must outlive the queue. Call before the first request.
+  void register_memory(std::span<const std::span<std::byte>> buffers);
+
+  /// Reads to.size() bytes. The event fails with IoError, naming file, offset, wanted and got.
+  /// `file` and `to` must stay valid until it is done.
+  Event read(const DiskFile& file, std::uint64_t offset, std::span<std::byte> to,
+             IoPriority priority, Then then = {});
+  /// Writes from.size() bytes once `after` is done (default: now).
+  Event write(const DiskFile& file, std::uint64_t offset, std::span<const std::byte> from,
+              Event after = {}, Then then = {});
+
+  DiskTraffic traffic() const;
+  std::string backend() const;  // "io_uring" or "pread", for people
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace barge

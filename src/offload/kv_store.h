@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/device.h"
+#include "offload/disk_queue.h"
+#include "quant/format.h"
+
+namespace barge {
+
+struct KvTraffic {
+  std::size_t disk_read_bytes = 0, disk_written_bytes = 0;
+  std::size_t link_down_bytes = 0, link_up_bytes = 0;
+  double stall_seconds = 0;  // that `open` waited for staging space
+};
+
+/// The paged KV cache of all live sequences. A page holds `page_positions` records of one sequence
+/// in one layer; pages are reference-counted, so that sequences can share them (copied on write).
+/// All pages of a sequence in a layer have one home. Pages at home on disk are written once, when
+/// they fill; until the write is done they are read from memory, and the partly filled tail stays
+/// in host memory. One thread calls; loads and write-backs run behind it.
+class KvStore {
+ public:
+  struct Options {
+    KvFormat format;
+    int layers = 0;
+    int page_positions = 0;               // page bytes are rounded up to 4096
+    PerTier<double> share;                // of the KV cache by home; sum 1
+    PerTier<std::size_t> capacity_bytes;  // of pages; host: tails of disk pages included
+    std::size_t staging_bytes = 0;        // device memory for pages that aren't at home there
+                                          // (and as much host memory for disk pages if discrete)
+    std::filesystem::path disk_directory;
+  };
+  using SequenceId = std::int64_t;
+
+  /// Allocates everything (tags "kv cache", "kv staging"); disk pages are reserved in
+  /// `disk_budget` and live in a nameless file.
+  KvStore(const Options& options, Device& device, DiskQueue& disk, MemoryBudget& disk_budget);
+  ~KvStore();
+
+  /// The home of each layer of a sequence, [layers].
+  using Placement = std::vector<Tier>;
+  /// Homes for one more sequence of up to `max_positions`, so that the shares are met over all
+  /// sequences and layers. Changes nothing.
+  Placement place(int max_positions) const;
+  /// Bytes that a sequence so placed holds at its peak up to `positions`: what admission adds up
+  /// against capacity_bytes for each later sweep. host includes tails of disk layers.
+  PerTier<std::size_t> bytes(const Placement& placement, int positions) const;
+  const PerTier<std::size_t>& capacity() const;
+
+  SequenceId add(const Placement& placement, int max_positions);
+  /// A new sequence that shares the first `positions` positions of another.
+  SequenceId fork(SequenceId of, int positions, int max_positions);
+  /// Its pages are reused after the events of their last readers and writers.
+  void remove(SequenceId sequence);
+  /// Moves all pages in memory to disk and back (only between sweeps). While it is out, the
+  /// sequence holds no memory.
+  void swap_out(SequenceId sequence);
+  void swap_in(SequenceId sequence);
+
+  /// New positions [first_position, first_position + rows) of a sequence in this sweep.
+  struct Span {
+    SequenceId sequence = 0;
+    std::int32_t first_position = 0, rows = 0;
+  };
+  /// The pages of one micro-batch in one layer, on the device. Move-only; must be closed.
+  class Lease {
+   public:
+    /// Device addresses of the pages of span i, covering [0, first_position + rows).
+    std::span<std::byte* const> pages(std::size_t i) const;
+    Event ready;  // compute waits for it
+
+   private:
+    friend class KvStore;
+    struct State;
+    std::shared_ptr<State> state_;  // shared with the write-backs that outlive the lease
+  };
+  /// Assigns pages for the new positions and starts to load what isn't on the device. Blocks while
+  /// staging is full of earlier leases. Throws OutOfMemory if it can never fit.
+  Lease open(int layer, std::span<const Span> spans);
+  /// After `computed`, the new records go home, and staging is free again.
+  void close(Lease lease, Event computed);
+  /// Staged bytes that `open` would take for these spans in the worst layer.
+  std::size_t staging_needed(std::span<const Span> spans) const;
+
+  PerTier<std::size_t> bytes_held() const;  // pages now in use by home
+  PerTier<std::size_t> peak_bytes_held() const;
+  KvTraffic traffic() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace barge
