@@ -12,12 +12,6 @@ namespace barge {
 class CpuDevice;
 class Device;
 
-/// Consecutive rows of one weight matrix in device memory.
-struct WeightPanel {
-  const std::byte* data = nullptr;
-  PanelLayout layout;
-};
-
 /// The new tokens of one sequence in a micro-batch.
 struct AttentionSpan {
   std::int64_t first_row = 0;  // of q, k, v and out

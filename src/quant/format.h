@@ -46,6 +46,12 @@ struct PanelLayout {
 };
 PanelLayout panel_layout(const WeightFormat& format, std::int64_t rows, std::int64_t cols);
 
+/// Consecutive rows of one weight matrix, in somebody else's memory.
+struct WeightPanel {
+  const std::byte* data = nullptr;
+  PanelLayout layout;
+};
+
 /// How the KV cache is stored: position by position, so that one can be appended or copied by
 /// itself. A record holds one position of one layer:
 ///   k codes [kv_heads, head_bytes], v codes [kv_heads, head_bytes],
