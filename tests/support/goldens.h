@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace barge::testing {
+namespace barge {
 
 /// One prompt, the answer that Hugging Face's transformers gave it, and the logits behind it.
 struct Golden {
@@ -78,4 +78,4 @@ inline std::vector<std::string> golden_names(const std::filesystem::path& direct
   return names;
 }
 
-}  // namespace barge::testing
+}  // namespace barge
