@@ -17,9 +17,10 @@ namespace barge {
 struct Golden {
   /// The logits that chose one token of the answer.
   struct Position {
-    float logsumexp;                            // over the whole vocabulary
-    std::vector<std::pair<int, float>> logits;  // (token id, logit), all different, or all of the
-                                                // vocabulary in order
+    float logsumexp;  // over the whole vocabulary
+    // (token id, logit): of the whole vocabulary in order, or the 32 largest, then 64 ids that are
+    // the same at every position (one of them may be among the largest too).
+    std::vector<std::pair<int, float>> logits;
   };
 
   std::vector<int> prompt;
