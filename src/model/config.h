@@ -27,6 +27,9 @@ struct ModelConfig {
   float norm_eps = 1e-5f;
   float rope_theta = 10000;
   RopeScaling rope_scaling;
+  /// [head_dim / 2], what each inverse frequency is divided by besides (GGUF's rope_freqs); may be
+  /// empty.
+  std::vector<float> rope_factors;
   int sliding_window = 0;  // 0: none; only contexts up to the window are served where it is set
   bool tied_output = false, qkv_bias = false, output_bias = false;  // output_bias: of attention
   Activation activation = Activation::kSilu;
