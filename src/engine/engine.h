@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/device.h"
+#include "engine/request.h"
+#include "kernels/kernels.h"
+#include "model/family.h"
+#include "offload/disk_queue.h"
+#include "offload/kv_store.h"
+#include "offload/pack.h"
+#include "offload/weight_store.h"
+#include "policy/footprint.h"
+#include "policy/policy.h"
+
+namespace barge {
+
+/// What an engine did since its start.
+struct EngineStats {
+  std::size_t sweeps = 0, prompt_tokens = 0, generated_tokens = 0, finished = 0;
+  std::size_t running = 0, waiting = 0;            // sequences now
+  double prefill_seconds = 0, decode_seconds = 0;  // sweeps with and without prompt tokens
+  PerTier<std::size_t> weight_bytes;               // by home
+  PerTier<std::size_t> kv_bytes, kv_peak_bytes;    // by home
+  WeightTraffic weights;
+  KvTraffic kv;
+  DiskTraffic disk;
+  LinkTraffic link;
+};
+
+/// Requests in, tokens out: one thread that sweeps the block through the model. Thread-safe.
+class Engine {
+ public:
+  struct Options {
+    Policy policy;
+    DType compute = DType::kF32;
+    int kv_group = 64;
+    std::filesystem::path disk_directory;  // of KV pages
+    std::vector<TokenId> eos;
+    bool hash_logits = false;  // fill SampledToken::logits_hash
+    bool reference_kernels = false;
+  };
+
+  /// Loads what is at home in memory (with `progress(bytes done, total)`) and allocates all
+  /// buffers: afterwards nothing is allocated on the device. Throws what loading throws.
+  /// Everything passed by reference must outlive the engine.
+  Engine(const Pack& pack, const Family& family, Device& device, DiskQueue& disk, Budgets& budgets,
+         const Options& options,
+         const std::function<void(std::size_t, std::size_t)>& progress = {});
+  /// Ends what runs as cancelled.
+  ~Engine();
+
+  using RequestId = std::uint64_t;
+  /// Throws RequestError for what can never run: no tokens, an id outside the vocabulary, prompt +
+  /// max_tokens beyond max_positions (naming both), KV that never fits.
+  RequestId submit(GenerationRequest request);
+  /// The request ends at the end of the sweep; unknown ids are ignored.
+  void cancel(RequestId id);
+
+  /// Longest prompt + answer.
+  int max_positions() const;
+  int vocab() const;
+  EngineStats stats() const;
+  /// Empty while the engine is well; else why it ended (a failed read): all requests since then
+  /// end with this as error.
+  std::string failure() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The shape that plans are made of, from a family and its tensors' formats at these bits.
+/// `format_of(tensor)`: how the pack stores (or would store) it.
+ModelShape shape_of(const Family& family,
+                    const std::function<WeightFormat(const TensorSpec&)>& format_of, int kv_bits,
+                    int kv_group, const KernelLimits& limits, std::size_t workspace_bytes);
+
+}  // namespace barge

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/tier.h"
+#include "policy/model_shape.h"
+#include "policy/policy.h"
+
+namespace barge {
+
+/// Bytes of everything that a run allocates, exactly as MemoryBudget counts it: the engine sizes
+/// its buffers from here, so that plan and run can't disagree. Multiples of 4096.
+struct Footprint {
+  // Buffers on the device.
+  std::size_t vectors = 0, hidden = 0, scratch = 0, wanted = 0, lookup = 0, workspace = 0;
+  std::size_t weight_ring = 0, kv_staging = 0;
+  // Buffers on the host. A unified device has no weight_staging, kv_host_staging.
+  std::size_t tokenizer = 0, lookup_host = 0, weight_staging = 0, kv_host_staging = 0;
+  // By home.
+  PerTier<std::size_t> weights, kv;  // kv.host includes the tails of disk pages
+  std::size_t pack = 0;              // the whole model, always on disk
+
+  /// Sum of a tier; on a unified device device and host are one (`host`).
+  std::size_t total(Tier tier, bool unified) const;
+};
+
+/// Homes of every panel, [matrix][panel]: within one panel a part of the shares, spread evenly
+/// over the parts, the first panels of a matrix on the device, the last on disk.
+std::vector<std::vector<Tier>> panel_homes(const ModelShape& shape, const PerTier<double>& weights);
+
+/// Bytes of a KV page, and pages of `positions`.
+std::size_t page_bytes(const ModelShape& shape, const Policy& policy);
+
+Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified);
+
+}  // namespace barge

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tier.h"
+
+namespace barge {
+
+/// How a job is run: block, homes, bits. Chosen by `search` or by the user.
+struct Policy {
+  int gpu_batch_size = 1;            // sequences in a micro-batch
+  int num_gpu_batches = 1;           // micro-batches in a block
+  PerTier<double> weights{0, 1, 0};  // shares by home, each sums to 1
+  PerTier<double> kv{0, 1, 0};
+  PerTier<double> activations{1, 0, 0};  // hidden states; elsewhere than on the device: later
+  int weight_bits = 4;                   // 4, 8, 16, 32
+  int kv_bits = 16;                      // 4, 16, 32
+  bool cpu_attention = false;
+  int page_positions = 16;     // records of a KV page
+  int sweep_tokens = 256;      // most rows of a sweep: decoding sequences first, then prompt chunks
+  int max_positions = 2048;    // longest prompt + answer
+  std::size_t ring_bytes = 0;  // of the weight ring
+
+  int block_sequences() const { return gpu_batch_size * num_gpu_batches; }
+  bool operator==(const Policy&) const = default;
+};
+
+inline bool operator==(const PerTier<double>& a, const PerTier<double>& b) {
+  return a.device == b.device && a.host == b.host && a.disk == b.disk;
+}
+
+/// The keys of conventions.md (`policy{}`) and back; throws ConfigError, naming `source` and key.
+std::string policy_to_json(const Policy& policy);
+Policy policy_from_json(const std::string& text, const std::string& source);
+
+/// FlexGen's six numbers (weights, KV, activations on GPU and CPU, in percent; the rest is on
+/// disk) into shares. Throws ConfigError for what is no share.
+void set_percent(Policy& policy, const std::vector<double>& percent);
+std::vector<double> percent_of(const Policy& policy);
+
+}  // namespace barge
