@@ -1,0 +1,105 @@
+#include "policy/footprint.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/bytes.h"
+
+namespace barge {
+namespace {
+
+std::size_t pages_of(std::size_t bytes) { return round_up(bytes, kSectorBytes); }
+
+std::size_t share_of(std::size_t bytes, double share) {
+  return static_cast<std::size_t>(std::ceil(static_cast<double>(bytes) * share));
+}
+
+}  // namespace
+
+std::vector<std::vector<Tier>> panel_homes(const ModelShape& shape,
+                                           const PerTier<double>& weights) {
+  // Each panel goes where the bytes so far, this panel's middle included, fall behind the share
+  // most; the debt runs on across parts, so that none ends more than a panel off.
+  std::vector<std::vector<Tier>> homes;
+  PerTier<double> debt;
+  for (const ModelShape::Matrix& matrix : shape.matrices) {
+    PerTier<std::size_t> count;
+    for (const std::size_t bytes : matrix.panel_bytes) {
+      Tier best = Tier::kHost;
+      for (const Tier tier : kTiers) debt[tier] += weights[tier] * static_cast<double>(bytes);
+      double most = -1;
+      for (const Tier tier : kTiers)
+        if (weights[tier] > 0 && debt[tier] > most) most = debt[best = tier];
+      debt[best] -= static_cast<double>(bytes);
+      ++count[best];
+    }
+    // Within a matrix one run a home, so that disk panels lie side by side. Panels of one matrix
+    // are of one size but for the last, so the byte shares stay within that one panel.
+    std::vector<Tier> panels;
+    for (const Tier tier : kTiers) panels.insert(panels.end(), count[tier], tier);
+    homes.push_back(std::move(panels));
+  }
+  return homes;
+}
+
+std::size_t page_bytes(const ModelShape& shape, const Policy& policy) {
+  return pages_of(static_cast<std::size_t>(policy.page_positions) * shape.kv_record_bytes);
+}
+
+std::size_t Footprint::total(Tier tier, bool unified) const {
+  const std::size_t on_device = vectors + hidden + scratch + wanted + lookup + workspace +
+                                weight_ring + kv_staging + weights.device + kv.device;
+  const std::size_t on_host =
+      tokenizer + lookup_host + weight_staging + kv_host_staging + weights.host + kv.host;
+  switch (tier) {
+    case Tier::kDevice:
+      return unified ? 0 : on_device;
+    case Tier::kHost:
+      return unified ? on_device + on_host : on_host;
+    case Tier::kDisk:
+      return pack + kv.disk;
+  }
+  return 0;
+}
+
+Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified) {
+  Footprint f;
+  const auto rows = static_cast<std::size_t>(policy.sweep_tokens);
+  const auto sequences = static_cast<std::size_t>(policy.block_sequences());
+  const auto layers = static_cast<std::size_t>(shape.layers);
+
+  f.vectors = shape.vector_bytes;
+  f.hidden = pages_of(rows * static_cast<std::size_t>(shape.hidden) * sizeof(float));
+  f.scratch = pages_of(rows * shape.scratch_bytes_per_row);
+  f.wanted = pages_of(sequences * shape.wanted_bytes_per_row);
+  f.lookup = f.lookup_host = pages_of(rows * shape.table_row_bytes);
+  f.workspace = pages_of(shape.workspace_bytes);
+  f.tokenizer = pages_of(shape.tokenizer_bytes);
+
+  const auto homes = panel_homes(shape, policy.weights);
+  for (std::size_t m = 0; m < homes.size(); ++m)
+    for (std::size_t p = 0; p < homes[m].size(); ++p) {
+      f.weights[homes[m][p]] += shape.matrices[m].panel_bytes[p];
+      f.pack += shape.matrices[m].panel_bytes[p];
+    }
+  f.pack += shape.vector_bytes;
+  const bool streams = f.weights.disk > 0 || (!unified && f.weights.host > 0);
+  if (streams) f.weight_ring = std::max(policy.ring_bytes, 4 * shape.largest_panel_bytes());
+  if (!unified) f.weight_staging = pages_of(f.weight_ring / 2);
+
+  // A whole block at its longest; what admission finds free beyond that serves longer blocks.
+  const std::size_t page = page_bytes(shape, policy);
+  const std::size_t pages = divide_up(static_cast<std::size_t>(policy.max_positions),
+                                      static_cast<std::size_t>(policy.page_positions));
+  const std::size_t block = sequences * layers * pages * page;
+  for (const Tier tier : kTiers) f.kv[tier] = round_up(share_of(block, policy.kv[tier]), page);
+  if (policy.kv.disk > 0)  // a tail, and a full page whose write is under way
+    f.kv.host += 2 * page * round_up(share_of(sequences * layers, policy.kv.disk), 1);
+  const double staged = policy.kv.disk + (unified ? 0 : policy.kv.host);
+  if (staged > 0)  // two micro-batches: one attended, one on its way
+    f.kv_staging = 2 * static_cast<std::size_t>(policy.gpu_batch_size) * pages * page;
+  if (!unified && policy.kv.disk > 0) f.kv_host_staging = f.kv_staging;
+  return f;
+}
+
+}  // namespace barge
