@@ -16,10 +16,13 @@ namespace barge {
 /// An open file whose offsets, lengths and addresses are multiples of 4096. Move-only.
 class DiskFile {
  public:
+  /// kDirect falls back to kBuffered where the file system refuses O_DIRECT; the log says so.
+  enum class Access : std::uint8_t { kDirect, kBuffered };
+
   /// For reading, past the page cache where the file system allows it. Throws IoError.
-  static DiskFile open(const std::filesystem::path& path);
+  static DiskFile open(const std::filesystem::path& path, Access access = Access::kDirect);
   /// A nameless file in `directory` for reading and writing: it is gone with the process.
-  static DiskFile scratch(const std::filesystem::path& directory);
+  static DiskFile scratch(const std::filesystem::path& directory, Access access = Access::kDirect);
 
   DiskFile(DiskFile&& other) noexcept;
   DiskFile& operator=(DiskFile&& other) noexcept;
@@ -28,6 +31,7 @@ class DiskFile {
   int descriptor() const { return descriptor_; }
   bool direct() const { return direct_; }  // O_DIRECT; else buffered, its cache dropped as we go
   const std::string& path() const { return path_; }  // for messages
+  std::uint64_t bytes() const;                       // its size now; throws IoError
 
  private:
   DiskFile(int descriptor, bool direct, std::string path);

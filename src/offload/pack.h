@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -64,6 +65,7 @@ class Pack {
   std::string model_, fingerprint_;
   std::vector<PackTensor> tensors_;
   std::vector<DiskFile> files_;
+  std::map<std::string, int> index_;  // tensors by name
 };
 
 /// Whether `path` is a directory with a pack.json.
