@@ -1,14 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
+#include <span>
 #include <string>
-#include <variant>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/generator.h"
 #include "model/chat_template.h"
 #include "model/tokenizer.h"
 
@@ -16,26 +15,10 @@ namespace barge {
 
 /// Text in, text out, over an Engine: chat template, tokenising, incremental detokenising, stop
 /// strings (also across token borders). Thread-safe.
-class TextEngine {
+class TextEngine final : public Generator {
  public:
-  struct Request {
-    /// A prompt's text, its token ids, or a conversation (JSON array of messages).
-    std::variant<std::string, std::vector<TokenId>, nlohmann::json> prompt;
-    SamplingParams sampling;
-    std::optional<int> max_tokens;  // none: as many as the context has room for
-    std::vector<std::string> stop;
-    bool ignore_eos = false;
-    bool prompt_logprobs = false;
-  };
-  struct Result {
-    std::string text;  // without the stop string
-    FinishReason reason = FinishReason::kStop;
-    std::string error;  // for kError
-    int prompt_tokens = 0, completion_tokens = 0;
-    std::vector<SampledToken> tokens;           // only if logprobs are wanted
-    std::vector<SampledToken> prompt_logprobs;  // only if wanted
-    std::uint64_t logits_hash = 0;              // over all positions, if the engine hashes
-  };
+  using Request = TextRequest;
+  using Result = TextResult;
 
   /// References must outlive this. `chat` may be null: conversations are refused then.
   TextEngine(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate* chat);
@@ -44,8 +27,17 @@ class TextEngine {
   /// `on_text` (may be empty) gets pieces of the answer as they become certain; `done` is called
   /// once. Both on the engine's thread; they must be quick.
   Engine::RequestId submit(const Request& request, std::function<void(std::string_view)> on_text,
-                           std::function<void(Result)> done);
-  void cancel(Engine::RequestId id) { engine_.cancel(id); }
+                           std::function<void(Result)> done) override;
+  void cancel(Engine::RequestId id) override { engine_.cancel(id); }
+  std::string failure() const override { return engine_.failure(); }
+
+  std::vector<TokenId> encode(std::string_view text) const override {
+    return tokenizer_.encode(text);
+  }
+  std::string decode(std::span<const TokenId> ids) const override { return tokenizer_.decode(ids); }
+  std::string piece(TokenId id) const override {
+    return tokenizer_.contains(id) ? std::string(tokenizer_.piece(id)) : std::string();
+  }
 
   Engine& engine() { return engine_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
