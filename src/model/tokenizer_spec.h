@@ -8,8 +8,8 @@ namespace barge {
 
 using TokenId = std::int32_t;
 
-/// What a checkpoint says of its tokenizer, wherever it was written (tokenizer.json, GGUF metadata).
-/// Written into the pack, so that a pack is a whole model.
+/// What a checkpoint says of its tokenizer, wherever it was written (tokenizer.json, GGUF
+/// metadata). Written into the pack, so that a pack is a whole model.
 struct TokenizerSpec {
   enum class TokenType : std::uint8_t { kNormal, kControl, kUserDefined, kUnused, kByte };
 
@@ -20,8 +20,8 @@ struct TokenizerSpec {
   TokenId bos = -1, pad = -1, unk = -1;  // -1: none
   std::vector<TokenId> eos;              // generation ends at any of them
   bool add_bos = false, add_eos = false;
-  bool ignore_merges = false;     // a whole word that is a token needs no merges (llama 3)
-  std::string chat_template;      // Jinja; empty: none
+  bool ignore_merges = false;  // a whole word that is a token needs no merges (llama 3)
+  std::string chat_template;   // Jinja; empty: none
 };
 
 }  // namespace barge
