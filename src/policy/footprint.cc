@@ -18,25 +18,32 @@ std::size_t share_of(std::size_t bytes, double share) {
 
 std::vector<std::vector<Tier>> panel_homes(const ModelShape& shape,
                                            const PerTier<double>& weights) {
-  // Each panel goes where the bytes so far, this panel's middle included, fall behind the share
-  // most; the debt runs on across parts, so that none ends more than a panel off.
+  // Each panel goes to the home that is furthest behind its share; the debt runs on across parts,
+  // so that no part ends more than about a panel off.
   std::vector<std::vector<Tier>> homes;
-  PerTier<double> debt;
+  PerTier<double> debt;  // bytes that a home should have had so far, less what it has
   for (const ModelShape::Matrix& matrix : shape.matrices) {
+    PerTier<double> planned = debt;
     PerTier<std::size_t> count;
     for (const std::size_t bytes : matrix.panel_bytes) {
       Tier best = Tier::kHost;
-      for (const Tier tier : kTiers) debt[tier] += weights[tier] * static_cast<double>(bytes);
       double most = -1;
-      for (const Tier tier : kTiers)
-        if (weights[tier] > 0 && debt[tier] > most) most = debt[best = tier];
-      debt[best] -= static_cast<double>(bytes);
+      for (const Tier tier : kTiers) {
+        planned[tier] += weights[tier] * static_cast<double>(bytes);
+        if (weights[tier] > 0 && planned[tier] > most) most = planned[best = tier];
+      }
+      planned[best] -= static_cast<double>(bytes);
       ++count[best];
     }
-    // Within a matrix one run a home, so that disk panels lie side by side. Panels of one matrix
-    // are of one size but for the last, so the byte shares stay within that one panel.
+    // Within a matrix one run a home, so that disk panels lie side by side. The debt is reckoned
+    // with what they really got, for the last panel may be smaller than the others.
     std::vector<Tier> panels;
     for (const Tier tier : kTiers) panels.insert(panels.end(), count[tier], tier);
+    for (std::size_t p = 0; p < panels.size(); ++p) {
+      const auto bytes = static_cast<double>(matrix.panel_bytes[p]);
+      for (const Tier tier : kTiers) debt[tier] += weights[tier] * bytes;
+      debt[panels[p]] -= bytes;
+    }
     homes.push_back(std::move(panels));
   }
   return homes;
@@ -87,17 +94,24 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
   if (streams) f.weight_ring = std::max(policy.ring_bytes, 4 * shape.largest_panel_bytes());
   if (!unified) f.weight_staging = pages_of(f.weight_ring / 2);
 
-  // A whole block at its longest; what admission finds free beyond that serves longer blocks.
+  // The block as planned, or one sequence at its longest, which must always fit.
+  const auto pages_of_sequence = [&](int positions) {
+    return divide_up(static_cast<std::size_t>(positions),
+                     static_cast<std::size_t>(policy.page_positions));
+  };
   const std::size_t page = page_bytes(shape, policy);
-  const std::size_t pages = divide_up(static_cast<std::size_t>(policy.max_positions),
-                                      static_cast<std::size_t>(policy.page_positions));
-  const std::size_t block = sequences * layers * pages * page;
+  const std::size_t longest = pages_of_sequence(policy.max_positions);
+  const std::size_t planned = pages_of_sequence(
+      policy.kv_positions > 0 ? std::min(policy.kv_positions, policy.max_positions)
+                              : policy.max_positions);
+  const std::size_t block = std::max(sequences * planned, longest) * layers * page;
   for (const Tier tier : kTiers) f.kv[tier] = round_up(share_of(block, policy.kv[tier]), page);
   if (policy.kv.disk > 0)  // a tail, and a full page whose write is under way
-    f.kv.host += 2 * page * round_up(share_of(sequences * layers, policy.kv.disk), 1);
+    f.kv.host += 2 * page * share_of(sequences * layers, policy.kv.disk);
   const double staged = policy.kv.disk + (unified ? 0 : policy.kv.host);
   if (staged > 0)  // two micro-batches: one attended, one on its way
-    f.kv_staging = 2 * static_cast<std::size_t>(policy.gpu_batch_size) * pages * page;
+    f.kv_staging =
+        2 * std::max(static_cast<std::size_t>(policy.gpu_batch_size) * planned, longest) * page;
   if (!unified && policy.kv.disk > 0) f.kv_host_staging = f.kv_staging;
   return f;
 }

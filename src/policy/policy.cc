@@ -47,6 +47,7 @@ std::string policy_to_json(const Policy& policy) {
               {"page_positions", policy.page_positions},
               {"sweep_tokens", policy.sweep_tokens},
               {"max_positions", policy.max_positions},
+              {"kv_positions", policy.kv_positions},
               {"ring_bytes", policy.ring_bytes}}
       .dump();
 }
@@ -66,6 +67,7 @@ Policy policy_from_json(const std::string& text, const std::string& source) {
     read("page_positions", policy.page_positions);
     read("sweep_tokens", policy.sweep_tokens);
     read("max_positions", policy.max_positions);
+    read("kv_positions", policy.kv_positions);
     read("ring_bytes", policy.ring_bytes);
     if (json.contains("percent"))
       set_percent(policy, json.at("percent").get<std::vector<double>>());

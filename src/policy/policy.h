@@ -22,6 +22,7 @@ struct Policy {
   int page_positions = 16;     // records of a KV page
   int sweep_tokens = 256;      // most rows of a sweep: decoding sequences first, then prompt chunks
   int max_positions = 2048;    // longest prompt + answer
+  int kv_positions = 0;        // of a sequence, for which KV is planned; 0: max_positions
   std::size_t ring_bytes = 0;  // of the weight ring
 
   int block_sequences() const { return gpu_batch_size * num_gpu_batches; }

@@ -1,0 +1,219 @@
+#include "policy/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "policy/lp.h"
+
+namespace barge {
+namespace {
+
+// Large enough for a good disk request, small enough that tails are a small share of a sequence.
+int default_page_positions(const ModelShape& shape, const PolicyWishes& wishes) {
+  if (wishes.page_positions > 0) return wishes.page_positions;
+  const std::size_t record = std::max<std::size_t>(shape.kv_record_bytes, 1);
+  int positions = 16;
+  while (positions < 64 && static_cast<std::size_t>(positions) * record < 64_KiB) positions *= 2;
+  return positions;
+}
+
+int planned_positions(const Workload& job, int max_positions) {
+  // The longest of a mixed job need more than the mean; a quarter more is room for them.
+  return std::clamp(static_cast<int>(std::ceil(1.25 * (job.prompt_len + job.gen_len))), 1,
+                    max_positions);
+}
+
+int default_sweep_tokens(const Workload& job, int sequences) {
+  const double steady = sequences * (job.prompt_len + job.gen_len - 1) / job.gen_len;
+  const double rows = std::clamp(steady, 4 * kRowTile, std::max(2048.0, 1.0 * sequences));
+  return static_cast<int>(std::ceil(rows / kRowTile) * kRowTile);
+}
+
+// Homes of weights and KV for a block of fixed size: minimise the seconds of a sweep, ties by less
+// disk, then less memory. nullopt where no homes fit.
+std::optional<Policy> solve_homes(const Profile& profile, const ModelShape& shape,
+                                  const SweepCost& cost, const TierLimits& limits, Policy policy) {
+  const bool unified = profile.unified;
+  // What the buffers take whatever the homes are, and what one whole share of each kind takes:
+  // read off the footprint itself, so that the programme prices what the run will allocate.
+  const auto with = [&](PerTier<double> weights, PerTier<double> kv) {
+    policy.weights = weights;
+    policy.kv = kv;
+    return footprint(shape, policy, unified);
+  };
+  const PerTier<double> kHost{0, 1, 0}, kDisk{0, 0, 1};
+  const Footprint all_disk = with(kDisk, kDisk), all_host = with(kHost, kHost);
+  const double weight_bytes = static_cast<double>(all_host.weights.host);
+  const double kv_bytes = static_cast<double>(all_host.kv.host);
+  const double kv_disk_bytes = static_cast<double>(all_disk.kv.disk);
+  const double tail_bytes = static_cast<double>(all_disk.kv.host);
+  const auto buffers = [&](const Footprint& f, Tier tier) {
+    return static_cast<double>(f.total(tier, unified)) -
+           static_cast<double>(tier == Tier::kHost ? f.weights.host + f.kv.host : 0);
+  };
+  // Buffers that exist only when something streams are counted as if it did.
+  const double device_buffers = unified ? 0 : buffers(all_disk, Tier::kDevice);
+  const double host_buffers = buffers(all_disk, Tier::kHost);
+
+  const double tie = 1e-6 * cost.compute();
+  LinearProgram lp;
+  const int t = lp.add_variable("sweep seconds", 1);
+  const std::array w{lp.add_variable("weights device", unified ? 1e3 : tie),
+                     lp.add_variable("weights host", tie),
+                     lp.add_variable("weights disk", 2 * tie)};
+  const std::array y{lp.add_variable("kv device", unified ? 1e3 : tie),
+                     lp.add_variable("kv host", tie), lp.add_variable("kv disk", 2 * tie)};
+  lp.add_equal("all weights", {{w[0], 1}, {w[1], 1}, {w[2], 1}}, 1);
+  lp.add_equal("all kv", {{y[0], 1}, {y[1], 1}, {y[2], 1}}, 1);
+  lp.add_at_most("compute", {{t, -1}}, -cost.compute());
+  lp.add_at_most("disk", {{w[2], cost.weights_read}, {y[2], cost.kv_read + cost.kv_write}, {t, -1}},
+                 0);
+  if (!unified) {
+    lp.add_at_most("link down",
+                   {{w[1], cost.weights_down},
+                    {w[2], cost.weights_down},
+                    {y[1], cost.kv_down},
+                    {y[2], cost.kv_down},
+                    {t, -1}},
+                   0);
+    lp.add_at_most("link up", {{y[1], cost.kv_up}, {y[2], cost.kv_up}, {t, -1}}, 0);
+    lp.add_at_most("device memory", {{w[0], weight_bytes}, {y[0], kv_bytes}},
+                   static_cast<double>(limits.device) - device_buffers);
+  }
+  lp.add_at_most("host memory", {{w[1], weight_bytes}, {y[1], kv_bytes}, {y[2], tail_bytes}},
+                 static_cast<double>(limits.host) - host_buffers);
+  lp.add_at_most("disk space", {{y[2], kv_disk_bytes}},
+                 static_cast<double>(limits.disk) - static_cast<double>(all_disk.pack));
+  const auto solution = lp.solve();
+  if (solution.status != LinearProgram::Status::kOptimal) return std::nullopt;
+  // Shares in whole thousandths, in favour of the disk: the rest must fit to the byte.
+  const auto shares = [&](const std::array<int, 3>& of) {
+    PerTier<double> share;
+    share.device = std::floor(solution.x[static_cast<std::size_t>(of[0])] * 1000) / 1000;
+    share.host = std::floor(solution.x[static_cast<std::size_t>(of[1])] * 1000) / 1000;
+    if (solution.x[static_cast<std::size_t>(of[2])] < 5e-4) {  // none on disk: keep it so
+      if (share.device > 0 && share.host > 0)
+        share.host = 1 - share.device;
+      else
+        (share.device > 0 ? share.device : share.host) = 1;
+    }
+    share.disk = std::max(0.0, 1 - share.device - share.host);
+    if (share.disk < 1e-9) share.disk = 0;
+    return share;
+  };
+  policy.weights = shares(w);
+  policy.kv = shares(y);
+  return policy;
+}
+
+// Moves weights, then KV, from memory to disk until the footprint fits: buffers that the
+// programme saw as constants (and whole panels and pages) can leave it a little over.
+std::optional<Plan> fit(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
+                        const TierLimits& limits, Policy policy, bool homes_are_fixed) {
+  for (int step = 0; step < 60; ++step) {
+    Plan plan = price(profile, shape_for, job, policy);
+    const auto over = misfit(plan, limits, profile.unified);
+    if (!over) return plan;
+    if (homes_are_fixed || over->constraint == "disk") return std::nullopt;
+    const Tier from = over->constraint == "host" ? Tier::kHost : Tier::kDevice;
+    PerTier<double>& shares = policy.weights[from] > 0 ? policy.weights : policy.kv;
+    const double moved = std::min(shares[from], 0.02);
+    if (moved <= 0) return std::nullopt;
+    shares[from] -= moved;
+    if (shares[from] < 1e-9) shares[from] = 0;
+    shares.disk = std::max(0.0, 1 - shares.device - shares.host);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Infeasible> misfit(const Plan& plan, const TierLimits& limits, bool unified) {
+  std::optional<Infeasible> worst;
+  for (const auto& [tier, limit] :
+       {std::pair{Tier::kDevice, limits.device}, std::pair{Tier::kHost, limits.host},
+        std::pair{Tier::kDisk, limits.disk}}) {
+    const std::size_t wanted = plan.footprint.total(tier, unified);
+    if (wanted <= limit) continue;
+    if (!worst || wanted - limit > worst->missing_bytes)
+      worst = Infeasible{std::string(name_of(tier)), wanted - limit, plan};
+  }
+  return worst;
+}
+
+Plan price(const Profile& profile, const ShapeFor& shape_for, const Workload& job, Policy policy) {
+  const ModelShape shape = shape_for(policy);
+  Plan plan{policy,
+            footprint(shape, policy, profile.unified),
+            sweep_cost(profile, shape, job, policy),
+            {}};
+  plan.predicted = predict(plan.cost, profile, job, policy);
+  return plan;
+}
+
+Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
+            const TierLimits& limits, const PolicyWishes& wishes) {
+  std::vector<int> sizes{1, 2, 4, 8, 16, 32, 64, 128, 256}, counts{1, 2, 4, 8};
+  if (wishes.gpu_batch_size) sizes = {*wishes.gpu_batch_size};
+  if (wishes.num_gpu_batches) counts = {*wishes.num_gpu_batches};
+
+  std::optional<Plan> best;
+  std::optional<Infeasible> nearest;
+  for (const int size : sizes)
+    for (const int count : counts) {
+      if (!wishes.gpu_batch_size && !(size == 1 && count == 1) &&
+          size * count > 2 * job.num_prompts)
+        continue;  // the job would never fill it
+      Policy policy;
+      policy.gpu_batch_size = size;
+      policy.num_gpu_batches = count;
+      policy.weight_bits = wishes.weight_bits;
+      policy.kv_bits = wishes.kv_bits;
+      policy.max_positions = wishes.max_positions;
+      policy.kv_positions = planned_positions(job, wishes.max_positions);
+      policy.sweep_tokens = wishes.sweep_tokens.value_or(default_sweep_tokens(job, size * count));
+      policy.sweep_tokens = std::max(policy.sweep_tokens, size * count);
+      const ModelShape shape = shape_for(policy);
+      policy.page_positions = default_page_positions(shape, wishes);
+      policy.ring_bytes = 4 * shape.largest_panel_bytes();
+      bool fixed = false;
+      if (wishes.percent) {
+        set_percent(policy, *wishes.percent);
+        fixed = true;
+      } else {
+        const SweepCost cost = sweep_cost(profile, shape, job, policy);
+        const auto solved = solve_homes(profile, shape, cost, limits, policy);
+        if (solved) {
+          policy = *solved;
+        } else {
+          policy.weights = policy.kv = {0, 0, 1};
+        }
+      }
+      const auto plan = fit(profile, shape_for, job, limits, policy, fixed);
+      if (!plan) {
+        const Plan missed = price(profile, shape_for, job, policy);
+        const auto over = misfit(missed, limits, profile.unified);
+        if (over && (!nearest || over->missing_bytes < nearest->missing_bytes)) nearest = over;
+        continue;
+      }
+      if (!best ||
+          plan->predicted.generated_tokens_per_s > 1.001 * best->predicted.generated_tokens_per_s)
+        best = plan;
+    }
+  if (best) return *best;
+  if (!nearest) throw ConfigError("no block size could be priced");
+  const Policy& p = nearest->nearest.policy;
+  throw ConfigError(concat("nothing fits: the nearest policy (", p.gpu_batch_size, " x ",
+                           p.num_gpu_batches, " sequences) needs ",
+                           format_bytes(nearest->missing_bytes), " more ", nearest->constraint,
+                           " space; raise ",
+                           nearest->constraint == "host"     ? "--cpu-memory"
+                           : nearest->constraint == "device" ? "--gpu-memory"
+                                                             : "--disk-space",
+                           " or lower --max-model-len"));
+}
+
+}  // namespace barge

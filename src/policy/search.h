@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policy/cost_model.h"
+#include "policy/footprint.h"
+#include "policy/policy.h"
+#include "policy/profile.h"
+
+namespace barge {
+
+/// What the user fixed; the rest is searched.
+struct PolicyWishes {
+  std::optional<int> gpu_batch_size, num_gpu_batches, sweep_tokens;
+  std::optional<std::vector<double>> percent;  // FlexGen's six
+  int weight_bits = 4, kv_bits = 16;
+  int max_positions = 2048;
+  int page_positions = 0;  // 0: so that a page is a large request
+};
+
+/// Bytes that may be used.
+struct TierLimits {
+  std::size_t device = 0, host = 0, disk = 0;
+};
+
+struct Plan {
+  Policy policy;
+  Footprint footprint;
+  SweepCost cost;
+  Prediction predicted;
+};
+
+/// Nothing fits: the nearest policy, and by how much it misses.
+struct Infeasible {
+  std::string constraint;  // "device", "host" or "disk"
+  std::size_t missing_bytes = 0;
+  Plan nearest;
+};
+
+/// `shape_for(policy)`: the model's shape, whose workspace depends on the sweep's rows.
+using ShapeFor = std::function<ModelShape(const Policy&)>;
+
+/// The plan with the most generated tokens per second: for each of a few block sizes, a linear
+/// programme chooses the homes of weights and KV cache; the footprint then says whether it fits to
+/// the byte. Throws ConfigError, which names the numbers, if nothing fits.
+Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
+            const TierLimits& limits, const PolicyWishes& wishes);
+
+/// The same for a policy that is given whole: its footprint and prediction.
+Plan price(const Profile& profile, const ShapeFor& shape_for, const Workload& job, Policy policy);
+
+/// Why the footprint doesn't fit; none if it does.
+std::optional<Infeasible> misfit(const Plan& plan, const TierLimits& limits, bool unified);
+
+}  // namespace barge

@@ -1,0 +1,199 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "policy/footprint.h"
+#include "policy/lp.h"
+#include "policy/search.h"
+
+namespace barge {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// 22 layers of seven matrices in panels of 1 MiB: some 640 MiB.
+ModelShape model() {
+  ModelShape shape;
+  shape.layers = 22;
+  shape.hidden = 2048;
+  shape.heads = 32;
+  shape.kv_heads = 4;
+  shape.head_dim = 64;
+  shape.vocab = 49152;
+  for (int layer = 0; layer < shape.layers; ++layer)
+    for (int part = 0; part < 2; ++part)
+      for (const std::size_t panels : {3, 5, 6}) {
+        ModelShape::Matrix m{concat("layers.", layer, ".", panels), 2 * layer + part, 2048,
+                             static_cast<std::int64_t>(panels) * 1024};
+        m.panel_bytes.assign(panels, 1_MiB);
+        m.panel_bytes.back() = 512_KiB;
+        shape.matrices.push_back(m);
+      }
+  shape.vector_bytes = 400_KiB;
+  shape.kv_record_bytes = 1024;
+  shape.scratch_bytes_per_row = 60000;
+  shape.wanted_bytes_per_row = 210000;
+  shape.table_row_bytes = 1152;
+  shape.workspace_bytes = 8_MiB;
+  shape.tokenizer_bytes = 4_MiB;
+  return shape;
+}
+
+Profile machine() {
+  Profile p;
+  p.host_bytes = 20e9;
+  p.disk_bytes = 100e9;
+  p.disk_read = 1.6e9;
+  p.disk_write = 1e9;
+  p.host_copy = 10e9;
+  p.matrix = {{1, 5e9}, {64, 4e11}, {1024, 6e11}};
+  p.dequantise = 5e9;
+  p.attention = 5e10;
+  return p;
+}
+
+const ShapeFor kShape = [](const Policy&) { return model(); };
+const Workload kJob{128, 32, 1000};
+
+TEST(LinearProgram, FindsTheOptimumAndItsPrices) {
+  LinearProgram lp;  // max 3x + 2y, x + y <= 4, x + 3y <= 6
+  const int x = lp.add_variable("x", -3), y = lp.add_variable("y", -2);
+  const int row = lp.add_at_most("sum", {{x, 1}, {y, 1}}, 4);
+  lp.add_at_most("other", {{x, 1}, {y, 3}}, 6);
+  const auto s = lp.solve();
+  ASSERT_EQ(s.status, LinearProgram::Status::kOptimal);
+  EXPECT_NEAR(s.objective, -12, 1e-9);
+  EXPECT_NEAR(s.x[static_cast<std::size_t>(x)], 4, 1e-9);
+  EXPECT_NEAR(s.prices[static_cast<std::size_t>(row)], -3, 1e-9);
+}
+
+TEST(LinearProgram, TellsInfeasibleFromUnbounded) {
+  LinearProgram none;
+  const int x = none.add_variable("x", 1);
+  none.add_at_most("below zero", {{x, 1}}, -1);
+  EXPECT_EQ(none.solve().status, LinearProgram::Status::kInfeasible);
+  LinearProgram endless;
+  const int y = endless.add_variable("y", -1);
+  endless.add_at_most("no bound", {{y, -1}}, 0);
+  EXPECT_EQ(endless.solve().status, LinearProgram::Status::kUnbounded);
+}
+
+TEST(PanelHomes, KeepEveryPrefixOfTheSweepWithinTwoPanelsOfTheShares) {
+  const ModelShape shape = model();
+  for (const PerTier<double> share : {PerTier<double>{0.2, 0.5, 0.3}, PerTier<double>{0, 0.4, 0.6},
+                                      PerTier<double>{0, 1, 0}, PerTier<double>{0.01, 0, 0.99}}) {
+    const auto homes = panel_homes(shape, share);
+    PerTier<double> have;
+    double all = 0;
+    for (std::size_t m = 0; m < homes.size(); ++m) {
+      ASSERT_EQ(homes[m].size(), shape.matrices[m].panel_bytes.size());
+      EXPECT_TRUE(std::is_sorted(homes[m].begin(), homes[m].end()));
+      for (std::size_t p = 0; p < homes[m].size(); ++p) {
+        const auto bytes = static_cast<double>(shape.matrices[m].panel_bytes[p]);
+        have[homes[m][p]] += bytes;
+        all += bytes;
+      }
+      for (const Tier t : kTiers)
+        EXPECT_LE(std::abs(have[t] - share[t] * all), 2.0 * 1_MiB) << m << name_of(t);
+    }
+  }
+}
+
+TEST(Footprint, CountsAUnifiedDeviceAsHostMemory) {
+  Policy policy;
+  policy.weights = {0, 0.4, 0.6};
+  policy.kv = {0, 0.5, 0.5};
+  policy.gpu_batch_size = 4;
+  const Footprint f = footprint(model(), policy, true);
+  EXPECT_EQ(f.total(Tier::kDevice, true), 0u);
+  EXPECT_EQ(f.total(Tier::kHost, true),
+            f.total(Tier::kDevice, false) + f.total(Tier::kHost, false));
+  EXPECT_EQ(f.weights.host + f.weights.disk, model().weight_bytes());
+  EXPECT_GT(f.weight_ring, 0u);
+  EXPECT_GT(f.kv_staging, 0u);
+}
+
+TEST(Footprint, NeedsNoRingAndNoStagingWhereNothingMoves) {
+  Policy policy;
+  const Footprint f = footprint(model(), policy, true);
+  EXPECT_EQ(f.weight_ring, 0u);
+  EXPECT_EQ(f.kv_staging, 0u);
+}
+
+TEST(Search, KeepsEverythingInMemoryWhereThereIsRoom) {
+  const Plan plan = search(machine(), kShape, kJob, {0, 16_GiB, 100_GiB}, {});
+  EXPECT_EQ(plan.policy.weights.host, 1);
+  EXPECT_EQ(plan.policy.kv.host, 1);
+  EXPECT_EQ(plan.predicted.bottleneck, "compute");
+  EXPECT_GE(plan.policy.block_sequences(), 64);
+}
+
+TEST(Search, FitsAnyBudgetToTheByteAndLosesSpeedOnlyDownward) {
+  double last = 0;
+  for (const std::size_t budget : {64_MiB, 128_MiB, 256_MiB, 512_MiB, 1_GiB, 4_GiB}) {
+    const Plan plan = search(machine(), kShape, kJob, {0, budget, 100_GiB}, {});
+    EXPECT_LE(plan.footprint.total(Tier::kHost, true), budget);
+    EXPECT_GE(plan.predicted.generated_tokens_per_s, 0.99 * last) << format_bytes(budget);
+    last = plan.predicted.generated_tokens_per_s;
+  }
+}
+
+TEST(Search, TakesTheUsersPercentagesAsTheyAre) {
+  PolicyWishes wishes;
+  wishes.percent = {0, 30, 0, 40, 100, 0};
+  wishes.gpu_batch_size = 8;
+  wishes.num_gpu_batches = 2;
+  const Plan plan = search(machine(), kShape, kJob, {0, 4_GiB, 100_GiB}, wishes);
+  EXPECT_EQ(percent_of(plan.policy), *wishes.percent);
+  EXPECT_EQ(plan.policy.block_sequences(), 16);
+}
+
+TEST(Search, SaysWhatIsMissingWhereNothingFits) {
+  EXPECT_THAT(
+      [] {
+        search(machine(), kShape, kJob, {0, 8_MiB, 100_GiB}, {});
+      },
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("nothing fits"), HasSubstr("more host space"),
+                                       HasSubstr("--cpu-memory"))));
+}
+
+TEST(Search, UsesTheDeviceOfADiscreteMachineFirst) {
+  Profile p = machine();
+  p.unified = false;
+  p.device_bytes = 1e9;
+  p.link_down = p.link_up = 12e9;
+  PolicyWishes wishes;
+  wishes.gpu_batch_size = 32;
+  wishes.num_gpu_batches = 1;
+  const Plan plan = search(p, kShape, kJob, {700_MiB, 16_GiB, 100_GiB}, wishes);
+  EXPECT_LE(plan.footprint.total(Tier::kDevice, false), 700_MiB);
+  EXPECT_EQ(plan.policy.weights.disk, 0);
+}
+
+TEST(PolicyJson, ComesBackAsItWas) {
+  Policy policy;
+  set_percent(policy, {20, 30, 0, 50, 100, 0});
+  policy.gpu_batch_size = 7;
+  policy.kv_positions = 99;
+  EXPECT_EQ(policy_from_json(policy_to_json(policy), "test"), policy);
+  EXPECT_THROW(policy_from_json("{\"gpu_batch_size\": 0}", "test"), ConfigError);
+  EXPECT_THROW(policy_from_json("{\"percent\": [1, 2]}", "test"), ConfigError);
+  EXPECT_THROW(policy_from_json("[", "test"), ConfigError);
+}
+
+TEST(ProfileJson, ComesBackAsItWasAndRefusesNonsense) {
+  const Profile p = machine();
+  const Profile q = profile_from_json(profile_to_json(p), "test");
+  EXPECT_EQ(q.disk_read, p.disk_read);
+  EXPECT_EQ(q.matrix_ops(500), p.matrix_ops(500));
+  EXPECT_THAT([] { profile_from_json("{}", "p.json"); },
+              ThrowsMessage<FormatError>(HasSubstr("p.json")));
+}
+
+}  // namespace
+}  // namespace barge
