@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/device.h"
+#include "kernels/kernels.h"
+#include "offload/disk_queue.h"
+#include "policy/profile.h"
+
+namespace barge {
+
+struct ProbeOptions {
+  std::filesystem::path disk_directory;  // whose disk is measured; takes 256 MiB of it for a while
+  double seconds = 10;                   // about how long all of it may take
+  DType compute = DType::kF32;
+};
+
+/// Measures this machine with barge's own kernels, queue and copies. Takes some 40 MiB of host
+/// memory, freed at the end. `make_kernels` makes the device's table. `progress(share done, what)`.
+Profile probe(Device& device, DiskQueue& disk,
+              const std::function<std::unique_ptr<Kernels>(const KernelLimits&)>& make_kernels,
+              const ProbeOptions& options,
+              const std::function<void(double, const std::string&)>& progress = {});
+
+/// What a profile holds for: processor, threads, device, compute type, directory and file system.
+std::string machine_of(const Device& device, const ProbeOptions& options);
+
+/// The profile in `cache_directory` that was made for this machine; nullopt if there is none.
+std::optional<Profile> load_profile(const std::filesystem::path& cache_directory,
+                                    const std::string& machine);
+/// Written under a temporary name and renamed.
+void save_profile(const std::filesystem::path& cache_directory, const Profile& profile);
+
+}  // namespace barge
