@@ -13,6 +13,8 @@
 
 namespace barge {
 
+class DiskBackend;
+
 /// An open file whose offsets, lengths and addresses are multiples of 4096. Move-only.
 class DiskFile {
  public:
@@ -66,7 +68,10 @@ class DiskQueue {
   using Then = std::function<void()>;
 
   /// `device` makes the events, so that its streams can wait for them.
+  /// Throws IoError where io_uring is asked for and refused.
   DiskQueue(Options options, Device& device);
+  /// On a backend of the caller's, such as a disk with faults.
+  DiskQueue(Options options, Device& device, std::unique_ptr<DiskBackend> backend);
   ~DiskQueue();
 
   /// Memory that requests will use often (registered with io_uring where the memlock limit lets
@@ -74,10 +79,12 @@ class DiskQueue {
   void register_memory(std::span<const std::span<std::byte>> buffers);
 
   /// Reads to.size() bytes. The event fails with IoError, naming file, offset, wanted and got.
-  /// `file` and `to` must stay valid until it is done.
+  /// `file` and `to` must stay valid until it is done. Throws Error if an offset, a length or an
+  /// address is no multiple of 4096: a bug of the caller's.
   Event read(const DiskFile& file, std::uint64_t offset, std::span<std::byte> to,
              IoPriority priority, Then then = {});
-  /// Writes from.size() bytes once `after` is done (default: now).
+  /// Writes from.size() bytes once `after` is done (default: now); fails with its failure. Writes
+  /// that wait for events start in the order in which they were given.
   Event write(const DiskFile& file, std::uint64_t offset, std::span<const std::byte> from,
               Event after = {}, Then then = {});
 

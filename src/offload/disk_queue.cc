@@ -1,0 +1,380 @@
+#include "offload/disk_queue.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "core/log.h"
+#include "offload/disk_backend.h"
+#include "offload/disk_request.h"
+
+namespace barge {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+using RequestPointer = std::unique_ptr<DiskRequest>;
+
+// Reads go first, but of so many pieces one is a write if any waits: staging that waits to be
+// written back must not stand still behind an endless prefetch.
+constexpr int kPiecesPerWrite = 8;
+
+std::unique_ptr<DiskBackend> make_backend(const DiskQueue::Options& options) {
+  if (options.io == DiskQueue::Io::kPread) return make_pread_backend(options.depth);
+  if (options.io == DiskQueue::Io::kUring) return make_uring_backend(options.depth);
+  try {
+    auto backend = make_uring_backend(options.depth);
+    log::debug(concat("disk requests go through io_uring, ", options.depth, " at once"));
+    return backend;
+  } catch (const IoError& refusal) {
+    log::info(concat("disk requests go through pread on threads: ", refusal.what()));
+    return make_pread_backend(options.depth);
+  }
+}
+
+void check_alignment(const char* what, const DiskFile& file, std::uint64_t offset, const void* data,
+                     std::size_t bytes) {
+  if ((offset | bytes | reinterpret_cast<std::uintptr_t>(data)) % kSectorBytes == 0) return;
+  throw Error(concat("a ", what, " of ", bytes, " bytes at offset ", offset, " of ", file.path(),
+                     " with memory at ", data, " isn't aligned to ", kSectorBytes));
+}
+
+}  // namespace
+
+class DiskQueue::Impl {
+ public:
+  Impl(Options options, Device& device, std::unique_ptr<DiskBackend> backend)
+      : options_(options), device_(device), backend_(std::move(backend)) {
+    if (options_.depth < 1 || options_.request_bytes < kSectorBytes ||
+        options_.request_bytes % kSectorBytes != 0)
+      throw ConfigError(concat("a disk queue of depth ", options_.depth, " with requests of ",
+                               options_.request_bytes,
+                               " bytes: wanted a depth of at least 1 and a "
+                               "multiple of ",
+                               kSectorBytes, " bytes"));
+    slots_.resize(static_cast<std::size_t>(options_.depth));
+    for (std::size_t i = 0; i < slots_.size(); ++i) free_slots_.push_back(i);
+    queue_thread_ = std::thread([this] { run(); });
+    waiter_thread_ = std::thread([this] { wait_for_events(); });
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex_);
+      no_more_deferred_ = true;
+    }
+    deferred_changed_.notify_one();
+    waiter_thread_.join();  // what it waited for is in the queue now
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    backend_->wake();
+    queue_thread_.join();
+  }
+
+  Event enqueue(bool write, IoPriority priority, const DiskFile& file, std::uint64_t offset,
+                std::byte* data, std::size_t bytes, Event after, Then then) {
+    check_alignment(write ? "write" : "read", file, offset, data, bytes);
+    auto request =
+        std::make_unique<DiskRequest>(DiskRequest{.write = write,
+                                                  .priority = priority,
+                                                  .file = &file,
+                                                  .offset = offset,
+                                                  .data = data,
+                                                  .bytes = bytes,
+                                                  .then = std::move(then),
+                                                  .completion = device_.make_completion()});
+    Event event = request->completion.event();
+    if (!after.state()) {
+      push(std::move(request));
+      return event;
+    }
+    {
+      const std::scoped_lock lock(mutex_);
+      deferred_.emplace_back(std::move(after), std::move(request));
+    }
+    deferred_changed_.notify_one();
+    return event;
+  }
+
+  void register_memory(std::span<const std::span<std::byte>> buffers) {
+    std::promise<std::string> outcome;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (broken_) std::rethrow_exception(broken_);
+      registration_ = {buffers, &outcome};
+    }
+    wake();
+    if (const std::string text = outcome.get_future().get(); !text.empty()) log::info(text);
+  }
+
+  DiskTraffic traffic() const {
+    const std::scoped_lock lock(mutex_);
+    DiskTraffic traffic = traffic_;
+    if (busy_since_) traffic.busy_seconds += seconds_since(*busy_since_);
+    return traffic;
+  }
+
+  std::string backend() const { return backend_->name(); }
+
+ private:
+  struct Slot {
+    DiskRequest* request = nullptr;
+    DiskPiece piece;
+  };
+
+  static double seconds_since(SteadyTime begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  void wake() {
+    if (!wake_pending_.exchange(true)) backend_->wake();
+  }
+
+  void push(RequestPointer request) {
+    std::exception_ptr broken;
+    {
+      const std::scoped_lock lock(mutex_);
+      broken = broken_;
+      if (!broken) incoming_.push_back(std::move(request));
+    }
+    if (broken) return request->completion.fail(broken);
+    wake();
+  }
+
+  // The waiter thread: a write enters the queue when the event before it is done.
+  void wait_for_events() {
+    for (;;) {
+      Event after;
+      RequestPointer request;
+      {
+        std::unique_lock lock(mutex_);
+        deferred_changed_.wait(lock, [this] { return no_more_deferred_ || !deferred_.empty(); });
+        if (deferred_.empty()) return;
+        after = std::move(deferred_.front().first);
+        request = std::move(deferred_.front().second);
+        deferred_.pop_front();
+      }
+      try {
+        after.wait();
+      } catch (...) {
+        request->failure = std::current_exception();
+      }
+      push(std::move(request));
+    }
+  }
+
+  // The queue thread. All below runs on it.
+  void run() {
+    try {
+      std::vector<DiskResult> results;
+      while (take_new()) {
+        begin_pieces();
+        backend_->wait(results);
+        for (const DiskResult& result : results) end_piece(result);
+        results.clear();
+      }
+    } catch (...) {
+      give_up(std::current_exception());
+    }
+  }
+
+  // Takes what came in since the last time; false when the queue is to end and nothing is left.
+  bool take_new() {
+    wake_pending_ = false;  // before looking, so that who comes later wakes us again
+    std::vector<RequestPointer> fresh;
+    std::pair<std::span<const std::span<std::byte>>, std::promise<std::string>*> registration;
+    {
+      const std::scoped_lock lock(mutex_);
+      fresh.swap(incoming_);
+      registration = std::exchange(registration_, {});
+      if (!fresh.empty() && active_.empty()) busy_since_ = std::chrono::steady_clock::now();
+      if (fresh.empty() && active_.empty() && stopping_ && registration.second == nullptr)
+        return false;
+    }
+    if (registration.second != nullptr)
+      registration.second->set_value(backend_->register_memory(registration.first));
+    std::vector<DiskRequest*> over;
+    for (RequestPointer& request : fresh) {
+      DiskRequest* const pointer = request.get();
+      active_.emplace(pointer, std::move(request));
+      if (pointer->over())  // empty, or what it waited for failed
+        over.push_back(pointer);
+      else
+        waiting_[static_cast<std::size_t>(pointer->priority)].push_back(pointer);
+    }
+    for (DiskRequest* request : over) finish(request);
+    return true;
+  }
+
+  std::deque<DiskRequest*>* choose() {
+    auto& writes = waiting_[static_cast<std::size_t>(IoPriority::kWrite)];
+    if (!writes.empty() && ++pieces_since_write_ >= kPiecesPerWrite) {
+      pieces_since_write_ = 0;
+      return &writes;
+    }
+    for (auto& queue : waiting_)
+      if (!queue.empty()) return &queue;
+    return nullptr;
+  }
+
+  void begin_pieces() {
+    while (!free_slots_.empty()) {
+      if (!rests_.empty()) {
+        const Slot slot = rests_.front();
+        rests_.pop_front();
+        begin_piece(slot);
+        continue;
+      }
+      std::deque<DiskRequest*>* const queue = choose();
+      if (queue == nullptr) return;
+      DiskRequest* const request = queue->front();
+      ++request->pieces_under_way;
+      begin_piece({request, request->cut_piece(options_.request_bytes)});
+      if (request->all_cut()) queue->pop_front();
+    }
+  }
+
+  void begin_piece(Slot slot) {
+    const std::size_t index = free_slots_.back();
+    free_slots_.pop_back();
+    slot.piece.id = index;
+    slots_[index] = slot;
+    backend_->submit(slot.piece);
+  }
+
+  void end_piece(const DiskResult& result) {
+    const Slot slot = slots_.at(result.id);
+    free_slots_.push_back(result.id);
+    DiskRequest* const request = slot.request;
+    if (!request->failure) {
+      try {
+        if (const auto rest = request->rest_of(slot.piece, result.result)) {
+          rests_.push_back({request, *rest});  // the piece stays under way
+          return;
+        }
+      } catch (...) {
+        fail(request, std::current_exception());
+      }
+    }
+    --request->pieces_under_way;
+    if (request->over()) finish(request);
+  }
+
+  // No more pieces of this request begin; those under way still use its memory.
+  void fail(DiskRequest* request, std::exception_ptr failure) {
+    request->failure = std::move(failure);
+    std::erase(waiting_[static_cast<std::size_t>(request->priority)], request);
+    request->pieces_under_way -= static_cast<int>(
+        std::erase_if(rests_, [&](const Slot& slot) { return slot.request == request; }));
+  }
+
+  void finish(DiskRequest* request) {
+    const RequestPointer owned = std::move(active_.extract(request).mapped());
+    if (!request->failure && request->then) {
+      try {
+        request->then();
+      } catch (...) {
+        request->failure = std::current_exception();
+      }
+    }
+    request->then = nullptr;  // what it holds must not outlive the event
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!request->failure) {
+        (request->write ? traffic_.written_bytes : traffic_.read_bytes) += request->bytes;
+        ++(request->write ? traffic_.writes : traffic_.reads);
+      }
+      if (active_.empty() && busy_since_) {
+        traffic_.busy_seconds += seconds_since(*busy_since_);
+        busy_since_.reset();
+      }
+    }
+    if (request->failure)
+      request->completion.fail(request->failure);
+    else
+      request->completion.succeed();
+  }
+
+  // The backend itself broke: nothing that is under way, or comes later, will end.
+  void give_up(const std::exception_ptr& failure) {
+    {
+      const std::scoped_lock lock(mutex_);
+      broken_ = failure;
+      if (registration_.second != nullptr) registration_.second->set_exception(failure);
+      for (RequestPointer& request : incoming_) active_.emplace(request.get(), std::move(request));
+      incoming_.clear();
+    }
+    while (!active_.empty()) {
+      DiskRequest* const request = active_.begin()->first;
+      request->failure = failure;
+      finish(request);
+    }
+  }
+
+  const Options options_;
+  Device& device_;
+  const std::unique_ptr<DiskBackend> backend_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<RequestPointer> incoming_;
+  std::deque<std::pair<Event, RequestPointer>> deferred_;
+  std::condition_variable deferred_changed_;
+  bool no_more_deferred_ = false, stopping_ = false;
+  std::exception_ptr broken_;
+  std::pair<std::span<const std::span<std::byte>>, std::promise<std::string>*> registration_;
+  DiskTraffic traffic_;
+  std::optional<SteadyTime> busy_since_;
+
+  std::atomic<bool> wake_pending_ = false;
+
+  // Of the queue thread alone:
+  std::unordered_map<DiskRequest*, RequestPointer> active_;
+  std::array<std::deque<DiskRequest*>, 3> waiting_;  // by priority; not yet cut to the end
+  std::deque<Slot> rests_;                           // of short reads and writes
+  std::vector<Slot> slots_;                          // pieces under way, by id
+  std::vector<std::size_t> free_slots_;
+  int pieces_since_write_ = 0;
+
+  std::thread queue_thread_, waiter_thread_;
+};
+
+DiskQueue::DiskQueue(Options options, Device& device)
+    : DiskQueue(options, device, make_backend(options)) {}
+DiskQueue::DiskQueue(Options options, Device& device, std::unique_ptr<DiskBackend> backend)
+    : impl_(std::make_unique<Impl>(options, device, std::move(backend))) {}
+DiskQueue::~DiskQueue() = default;
+
+void DiskQueue::register_memory(std::span<const std::span<std::byte>> buffers) {
+  impl_->register_memory(buffers);
+}
+
+Event DiskQueue::read(const DiskFile& file, std::uint64_t offset, std::span<std::byte> to,
+                      IoPriority priority, Then then) {
+  return impl_->enqueue(false, priority, file, offset, to.data(), to.size(), {}, std::move(then));
+}
+
+Event DiskQueue::write(const DiskFile& file, std::uint64_t offset, std::span<const std::byte> from,
+                       Event after, Then then) {
+  // Requests carry one pointer for both directions; a writing one is never written through.
+  return impl_->enqueue(true, IoPriority::kWrite, file, offset, const_cast<std::byte*>(from.data()),
+                        from.size(), std::move(after), std::move(then));
+}
+
+DiskTraffic DiskQueue::traffic() const { return impl_->traffic(); }
+std::string DiskQueue::backend() const { return impl_->backend(); }
+
+}  // namespace barge
