@@ -73,6 +73,9 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Bounds of the kernel table that an engine makes.
+KernelLimits kernel_limits(const Family& family, const Policy& policy, DType compute);
+
 /// The shape that plans are made of, from a family and its tensors' formats at these bits.
 /// `format_of(tensor)`: how the pack stores (or would store) it.
 ModelShape shape_of(const Family& family,

@@ -56,8 +56,8 @@ std::size_t page_bytes(const ModelShape& shape, const Policy& policy) {
 std::size_t Footprint::total(Tier tier, bool unified) const {
   const std::size_t on_device = vectors + hidden + scratch + wanted + lookup + workspace +
                                 weight_ring + kv_staging + weights.device + kv.device;
-  const std::size_t on_host =
-      tokenizer + lookup_host + weight_staging + kv_host_staging + weights.host + kv.host;
+  const std::size_t on_host = tokenizer + lookup_host + weight_staging + kv_host_staging +
+                              logits_host + sampler + weights.host + kv.host;
   switch (tier) {
     case Tier::kDevice:
       return unified ? 0 : on_device;
@@ -82,6 +82,8 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
   f.lookup = f.lookup_host = pages_of(rows * shape.table_row_bytes);
   f.workspace = pages_of(shape.workspace_bytes);
   f.tokenizer = pages_of(shape.tokenizer_bytes);
+  if (!unified) f.logits_host = pages_of(sequences * shape.logits_row_bytes);
+  f.sampler = pages_of(shape.sampler_bytes);
 
   const auto homes = panel_homes(shape, policy.weights);
   for (std::size_t m = 0; m < homes.size(); ++m)

@@ -26,6 +26,8 @@ struct ModelShape {
   std::size_t kv_record_bytes = 0;        // one position in one layer
   std::size_t scratch_bytes_per_row = 0;  // of the part that wants most
   std::size_t wanted_bytes_per_row = 0;   // output part, logits included
+  std::size_t logits_row_bytes = 0;       // of them the logits, copied to a discrete device's host
+  std::size_t sampler_bytes = 0;          // host scratch for drawing one token
   std::size_t table_row_bytes = 0;        // encoded rows of all tables looked up for one token
   std::size_t workspace_bytes = 0;        // of the kernel table
   std::size_t tokenizer_bytes = 0;

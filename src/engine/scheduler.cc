@@ -1,0 +1,188 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "core/log.h"
+#include "engine/admission.h"
+#include "engine/logits_hash.h"
+
+namespace barge {
+
+Scheduler::Scheduler(Stores& stores, Device& device, Budgets& budgets,
+                     const Engine::Options& options, int vocab)
+    : stores_(stores),
+      device_(device),
+      options_(options),
+      limits_(stores.limits()),
+      sampler_bytes_(budgets.host.reserve(stores.footprint().sampler, "sampler")),
+      sampler_(vocab) {}
+
+void Scheduler::add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+
+void Scheduler::cancel(std::uint64_t id) {
+  for (const auto& sequence : live_)
+    if (sequence->id == id) sequence->end = FinishReason::kCancelled;
+  retire();
+  const auto it = std::find_if(waiting_.begin(), waiting_.end(),
+                               [id](const auto& sequence) { return sequence->id == id; });
+  if (it == waiting_.end()) return;
+  const std::unique_ptr<Sequence> sequence = std::move(*it);
+  waiting_.erase(it);
+  finish(*sequence, FinishReason::kCancelled, {});
+}
+
+void Scheduler::end_all(FinishReason reason, const std::string& error) {
+  for (auto& sequence : std::exchange(live_, {})) {
+    if (reason != FinishReason::kError) stores_.kv().remove(sequence->kv);
+    finish(*sequence, reason, error);
+  }
+  for (auto& sequence : std::exchange(waiting_, {})) finish(*sequence, reason, error);
+}
+
+void Scheduler::step() {
+  const Seconds begin = device_.clock().now();
+  admit();
+  if (live_.empty()) return;
+  std::vector<Sequence*> live;
+  for (const auto& sequence : live_) live.push_back(sequence.get());
+  const Block block = compose(live, limits_, [this](const Block::Member& member) {
+    const KvStore::Span span{member.sequence->kv, member.first_position, member.rows};
+    return stores_.kv().staging_needed({&span, 1});
+  });
+  const Event end = stores_.sweep().run(block);
+  // Where nobody waits for logits the next sweep may be given to the device while this one runs,
+  // but not the one after it.
+  last_end_.wait();
+  last_end_ = end;
+  if (!block.wanted.empty()) end.wait();
+  absorb(block);
+  retire();
+  ++counts_.sweeps;
+  const double took = (device_.clock().now() - begin).count();
+  (block.has_prompts() ? counts_.prefill_seconds : counts_.decode_seconds) += took;
+}
+
+KvDemand Scheduler::demand(const KvStore::Placement& placement, int positions) const {
+  const int page = options_.policy.page_positions;
+  std::vector<PerTier<std::size_t>> by_pages;
+  for (int n = 0; n < positions + page; n += page)
+    by_pages.push_back(stores_.kv().bytes(placement, std::min(n, positions)));
+  return {page, std::move(by_pages)};
+}
+
+bool Scheduler::has_room_for(const Sequence& candidate) const {
+  std::vector<KvForecast> forecasts;
+  const auto foresee = [&forecasts](const Sequence& s) {
+    const bool decoding = s.prompt_left() == 0;
+    const int positions = decoding ? s.fed : s.prompt_tokens();
+    forecasts.push_back({.demand = &s.demand,
+                         .decoding = decoding,
+                         .positions = positions,
+                         .positions_left = s.final_positions() - positions});
+  };
+  for (const auto& sequence : live_) foresee(*sequence);
+  foresee(candidate);
+  return kv_fits(forecasts, stores_.kv().capacity());
+}
+
+void Scheduler::admit() {
+  KvStore& kv = stores_.kv();
+  while (!waiting_.empty() && live_.size() < static_cast<std::size_t>(limits_.sequences)) {
+    Sequence& next = *waiting_.front();
+    const int positions = next.final_positions();
+    const KvStore::Placement placement = kv.place(positions);
+    next.demand = demand(placement, positions);
+    if (!has_room_for(next)) {
+      if (!live_.empty()) return;
+      const PerTier<std::size_t> wanted = kv.bytes(placement, positions), &has = kv.capacity();
+      const std::unique_ptr<Sequence> refused = std::move(waiting_.front());
+      waiting_.pop_front();
+      finish(*refused, FinishReason::kError,
+             concat("the KV cache of ", positions, " positions wants ", format_bytes(wanted.device),
+                    " of device memory, ", format_bytes(wanted.host), " of host memory and ",
+                    format_bytes(wanted.disk), " of disk, but has ", format_bytes(has.device), ", ",
+                    format_bytes(has.host), " and ", format_bytes(has.disk),
+                    "; shorten the request or give it more memory"));
+      continue;
+    }
+    next.kv = kv.add(placement, positions);
+    live_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+void Scheduler::absorb(const Block& block) {
+  for (const Block::Member& member : block.members) {
+    Sequence& s = *member.sequence;
+    s.fed += member.rows;
+    if (member.prompt) counts_.prompt_tokens += static_cast<std::size_t>(member.rows);
+    try {
+      int wanted = member.first_wanted;
+      for (int p = member.first_position; p < s.fed && !s.end; ++p)
+        if (s.wants_logits(p)) absorb_row(s, p, stores_.sweep().logits(wanted++));
+      if (s.prompt_left() == 0 && s.request.max_tokens == 0 && !s.end) {
+        if (s.request.prompt_logprobs && s.request.on_prompt)
+          s.request.on_prompt(std::move(s.prompt_scores));
+        s.end = FinishReason::kLength;
+      }
+    } catch (const std::exception& e) {  // of a callback, or logits that are no numbers
+      s.end = FinishReason::kError;
+      s.error = e.what();
+    }
+  }
+}
+
+void Scheduler::absorb_row(Sequence& s, int position, std::span<const float> logits) {
+  GenerationRequest& request = s.request;
+  const auto hashed = [&](SampledToken token) {
+    if (options_.hash_logits) token.logits_hash = hash_bits(logits);
+    return token;
+  };
+  if (position + 1 < s.prompt_tokens()) {
+    s.prompt_scores.push_back(hashed(
+        sampler_.score(logits, s.token_at(position + 1), std::max(0, request.sampling.logprobs))));
+    return;
+  }
+  if (s.answer.empty() && request.prompt_logprobs && request.on_prompt)
+    request.on_prompt(std::move(s.prompt_scores));
+  if (request.on_logits) request.on_logits(logits.data(), static_cast<int>(logits.size()));
+  std::optional<TokenId> forced;
+  if (s.answer.size() < request.forced.size()) forced = request.forced[s.answer.size()];
+  const SampledToken token = hashed(sampler_.sample(logits, request.sampling, s.answer, forced));
+  s.answer.push_back(token.id);
+  ++counts_.generated_tokens;
+  const bool goes_on = !request.on_token || request.on_token(token);
+  const bool eos = !request.ignore_eos && std::find(options_.eos.begin(), options_.eos.end(),
+                                                    token.id) != options_.eos.end();
+  if (!goes_on || eos)
+    s.end = FinishReason::kStop;
+  else if (s.answer.size() == static_cast<std::size_t>(request.max_tokens))
+    s.end = FinishReason::kLength;
+}
+
+void Scheduler::retire() {
+  std::vector<std::unique_ptr<Sequence>> ended;
+  for (auto& sequence : live_)
+    if (sequence->end) ended.push_back(std::move(sequence));
+  std::erase(live_, nullptr);
+  for (const auto& sequence : ended) {
+    stores_.kv().remove(sequence->kv);
+    finish(*sequence, *sequence->end, sequence->error);
+  }
+}
+
+void Scheduler::finish(Sequence& sequence, FinishReason reason, const std::string& error) {
+  ++counts_.finished;
+  if (!sequence.request.on_done) return;
+  try {
+    sequence.request.on_done(reason, error);
+  } catch (const std::exception& e) {
+    log::error(
+        concat("what was to be done at the end of request ", sequence.id, " failed: ", e.what()));
+  }
+}
+
+}  // namespace barge

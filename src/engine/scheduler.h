@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/sampler.h"
+#include "engine/sequence.h"
+#include "engine/stores.h"
+
+namespace barge {
+
+/// Leads sequences through the sweeps: lets them in, in the order in which they came, as far as
+/// block and KV cache have room, samples, calls back, lets them go. One thread.
+class Scheduler {
+ public:
+  struct Counts {
+    std::size_t sweeps = 0, prompt_tokens = 0, generated_tokens = 0, finished = 0;
+    double prefill_seconds = 0, decode_seconds = 0;
+  };
+
+  Scheduler(Stores& stores, Device& device, Budgets& budgets, const Engine::Options& options,
+            int vocab);
+
+  void add(std::unique_ptr<Sequence> sequence);
+  /// Ends a sequence; unknown ids are ignored.
+  void cancel(std::uint64_t id);
+  /// Ends all of them, without touching the KV cache where that failed.
+  void end_all(FinishReason reason, const std::string& error);
+
+  std::size_t running() const { return live_.size(); }
+  std::size_t waiting() const { return waiting_.size(); }
+  bool idle() const { return live_.empty() && waiting_.empty(); }
+  const Counts& counts() const { return counts_; }
+
+  /// One sweep. Throws what the device or the disk failed with: nothing goes on then.
+  void step();
+
+ private:
+  void admit();
+  bool has_room_for(const Sequence& candidate) const;
+  KvDemand demand(const KvStore::Placement& placement, int positions) const;
+  void absorb(const Block& block);
+  void absorb_row(Sequence& sequence, int position, std::span<const float> logits);
+  void retire();
+  void finish(Sequence& sequence, FinishReason reason, const std::string& error);
+
+  Stores& stores_;
+  Device& device_;
+  const Engine::Options& options_;
+  const BlockLimits limits_;
+  MemoryBudget::Reservation sampler_bytes_;
+  Sampler sampler_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::vector<std::unique_ptr<Sequence>> live_;  // in the order of entry
+  Event last_end_;                               // of the sweep before
+  Counts counts_;
+};
+
+}  // namespace barge

@@ -1,0 +1,131 @@
+#include "engine/stores.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/errors.h"
+#include "engine/kernel_table.h"
+#include "engine/kv_format.h"
+
+namespace barge {
+namespace {
+
+// On a unified device the host is where device homes are.
+Policy on_device(Policy policy, const Device& device) {
+  if (policy.gpu_batch_size < 1 || policy.num_gpu_batches < 1)
+    throw ConfigError(concat("a block wants at least one sequence, got --gpu-batch-size ",
+                             policy.gpu_batch_size, " and --num-gpu-batches ",
+                             policy.num_gpu_batches));
+  if (policy.sweep_tokens < policy.block_sequences())
+    throw ConfigError(concat("a sweep of ", policy.sweep_tokens,
+                             " tokens (--prefill-chunk) has no ", "row for each of a block's ",
+                             policy.block_sequences(),
+                             " sequences: raise it or lower --gpu-batch-size"));
+  if (device.unified()) {
+    for (PerTier<double>* share : {&policy.weights, &policy.kv})
+      share->host += std::exchange(share->device, 0);
+  }
+  return policy;
+}
+
+ModelShape shape_in_pack(const Pack& pack, const Family& family, const Policy& policy, int kv_group,
+                         const KernelLimits& limits, std::size_t workspace) {
+  return shape_of(
+      family,
+      [&pack](const TensorSpec& tensor) {
+        return pack.tensors()[static_cast<std::size_t>(pack.find(tensor.name))].format;
+      },
+      policy.kv_bits, kv_group, limits, workspace);
+}
+
+// [tensor of the pack][panel]; the shape's panels are the pack's, cut by the same rule.
+std::vector<std::vector<Tier>> homes_in_pack(const Pack& pack, const ModelShape& shape,
+                                             const PerTier<double>& shares) {
+  std::vector<std::vector<Tier>> homes;
+  for (const PackTensor& tensor : pack.tensors())
+    homes.emplace_back(tensor.panels.size(), Tier::kHost);
+  auto planned = panel_homes(shape, shares);
+  for (std::size_t m = 0; m < planned.size(); ++m) {
+    auto& panels = homes[static_cast<std::size_t>(pack.find(shape.matrices[m].name))];
+    if (panels.size() != planned[m].size())
+      throw FormatError(concat("tensor ", shape.matrices[m].name, " of ", pack.directory().string(),
+                               " has ", panels.size(), " panels where this barge would cut ",
+                               planned[m].size(), "; run `barge pack` again to rebuild it"));
+    panels = std::move(planned[m]);
+  }
+  return homes;
+}
+
+}  // namespace
+
+Stores::Stores(const Pack& pack, const Family& family, Device& device, DiskQueue& disk,
+               Budgets& budgets, const Engine::Options& options,
+               const std::function<void(std::size_t, std::size_t)>& progress)
+    : policy_(on_device(options.policy, device)),
+      device_(device),
+      kernel_limits_(kernel_limits(family, policy_, options.compute)),
+      shape_(shape_in_pack(pack, family, policy_, options.kv_group, kernel_limits_,
+                           workspace_bytes(device, kernel_limits_, options.reference_kernels))),
+      footprint_(barge::footprint(shape_, policy_, device.unified())),
+      kernels_(make_kernels(device, kernel_limits_, options.reference_kernels)),
+      buffers_(device, footprint_) {
+  const ModelConfig& config = family.config();
+  const KvFormat format = kv_format_of(config, policy_.kv_bits, options.kv_group);
+  kv_ = std::make_unique<KvStore>(KvStore::Options{.format = format,
+                                                   .layers = config.layers,
+                                                   .page_positions = policy_.page_positions,
+                                                   .share = policy_.kv,
+                                                   .capacity_bytes = footprint_.kv,
+                                                   .staging_bytes = footprint_.kv_staging,
+                                                   .disk_directory = options.disk_directory},
+                                  device, disk, budgets.disk);
+  weights_ = std::make_unique<WeightStore>(
+      pack, Sweep::visits(pack, family), homes_in_pack(pack, shape_, policy_.weights), device, disk,
+      WeightStore::Options{.ring_bytes = footprint_.weight_ring,
+                           .staging_bytes = footprint_.weight_staging},
+      progress);
+  sweep_ = std::make_unique<Sweep>(pack, family, *weights_, *kv_, *kernels_, device, buffers_,
+                                   Sweep::Options{.compute = options.compute,
+                                                  .kv = format,
+                                                  .page_positions = policy_.page_positions,
+                                                  .kv_staging_bytes = footprint_.kv_staging});
+  int longest = std::min(policy_.max_positions, config.context);
+  if (config.sliding_window > 0) longest = std::min(longest, config.sliding_window);
+  max_positions_ = longest_that_fits(longest);
+  if (max_positions_ == 0)
+    throw ConfigError("the KV cache has no room for a single position: give it more memory");
+}
+
+Stores::~Stores() {
+  sweep_->abandon();
+  try {
+    device_.compute().record().wait();
+  } catch (...) {  // reported by the sweep that failed
+  }
+}
+
+BlockLimits Stores::limits() const {
+  return {.sequences = policy_.block_sequences(),
+          .micro_batch_sequences = policy_.gpu_batch_size,
+          .rows = policy_.sweep_tokens,
+          .wanted_rows = policy_.block_sequences(),
+          .staging_bytes = footprint_.kv_staging};
+}
+
+int Stores::longest_that_fits(int positions) const {
+  const auto fits = [this](int n) {
+    const PerTier<std::size_t> bytes = kv_->bytes(kv_->place(n), n);
+    return std::all_of(kTiers.begin(), kTiers.end(),
+                       [&](Tier tier) { return bytes[tier] <= kv_->capacity()[tier]; });
+  };
+  if (fits(positions)) return positions;
+  int most = 0, least = positions;  // fits(most), not fits(least)
+  while (least - most > 1) {
+    const int middle = (least + most) / 2;
+    (fits(middle) ? most : least) = middle;
+  }
+  return most;
+}
+
+}  // namespace barge
