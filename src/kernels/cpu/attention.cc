@@ -1,0 +1,239 @@
+#include "kernels/cpu/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/bytes.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/attention_workspace.h"
+#include "kernels/cpu/decode-inl.h"
+#include "kernels/cpu/row_visit.h"
+#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/small_product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace barge::HWY_NAMESPACE {
+namespace {
+
+// One head of one record, to f32.
+void decode_head(const KvFormat& format, const std::byte* codes, const std::byte* pairs,
+                 float* out) {
+  const auto count = static_cast<std::size_t>(format.head_dim);
+  if (format.encoding == Encoding::kF32) {
+    std::memcpy(out, codes, sizeof(float) * count);
+    return;
+  }
+  if (format.encoding == Encoding::kF16) {
+    const auto* from = reinterpret_cast<const F16*>(codes);
+    for_each_vector(count, [=](const auto& get, const auto& put) HWY_ATTR { put(get(from), out); });
+    return;
+  }
+  for (int first = 0; first < format.head_dim; first += format.group, pairs += 4) {
+    const int end = std::min(first + format.group, format.head_dim);
+    const float scale = f16_at(pairs), low = f16_at(pairs + 2);
+    decode_nibbles(codes, first, end - first, scale, low, out + first);
+  }
+}
+
+// to[d * kKeyBlock + i] = rows[i][d] for four keys.
+void turn_four(const float* rows, std::int64_t stride, int head_dim, float* to) {
+  const float *r0 = rows, *r1 = r0 + stride, *r2 = r1 + stride, *r3 = r2 + stride;
+  int c = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<float, 4> d;
+  for (; c + 4 <= head_dim; c += 4) {
+    const auto a = hn::LoadU(d, r0 + c), b = hn::LoadU(d, r1 + c);
+    const auto e = hn::LoadU(d, r2 + c), f = hn::LoadU(d, r3 + c);
+    const auto ab_low = hn::InterleaveLower(d, a, b), ab_high = hn::InterleaveUpper(d, a, b);
+    const auto ef_low = hn::InterleaveLower(d, e, f), ef_high = hn::InterleaveUpper(d, e, f);
+    float* at = to + c * kKeyBlock;
+    hn::StoreU(hn::ConcatLowerLower(d, ef_low, ab_low), d, at);
+    hn::StoreU(hn::ConcatUpperUpper(d, ef_low, ab_low), d, at + kKeyBlock);
+    hn::StoreU(hn::ConcatLowerLower(d, ef_high, ab_high), d, at + 2 * kKeyBlock);
+    hn::StoreU(hn::ConcatUpperUpper(d, ef_high, ab_high), d, at + 3 * kKeyBlock);
+  }
+#endif
+  for (; c < head_dim; ++c) {
+    const float four[] = {r0[c], r1[c], r2[c], r3[c]};
+    std::memcpy(to + c * kKeyBlock, four, sizeof four);
+  }
+}
+
+class Task {
+ public:
+  Task(const AttentionShape& shape, const AttentionSpan& span, int kv_head, int first, int rows,
+       std::byte* workspace)
+      : shape_(shape),
+        span_(span),
+        kv_head_(kv_head),
+        group_(shape.heads / shape.format.kv_heads),
+        dim_(shape.format.head_dim),
+        padded_(padded_head_dim(dim_)),
+        first_row_(span.first_row + first),
+        first_position_(span.first_position + first),
+        rows_(rows),
+        queries_(static_cast<std::int64_t>(rows) * group_),
+        areas_(workspace, shape.heads, dim_) {}
+
+  void run() {
+    load_queries();
+    const std::int64_t keys = first_position_ + rows_;
+    for (std::int64_t key = 0; key < keys; key += kKeyBlock) {
+      decode_block(key, std::min<std::int64_t>(kKeyBlock, keys - key));
+      // Rows before `from` see nothing of this block.
+      const std::int64_t from = std::max<std::int64_t>(0, key - first_position_) * group_;
+      multiply_rows(areas_.q + from * padded_, padded_, areas_.keys, kKeyBlock,
+                    areas_.weights + from * kKeyBlock, kKeyBlock, queries_ - from, dim_, kKeyBlock,
+                    /*add=*/false);
+      for (std::int64_t query = from; query < queries_; ++query)
+        softmax_step(query, visible(query, key));
+      add_values(from, key);
+    }
+    store_results();
+  }
+
+ private:
+  // Keys of the block at `key` that a query sees.
+  std::int64_t visible(std::int64_t query, std::int64_t key) const {
+    return std::min<std::int64_t>(kKeyBlock, first_position_ + query / group_ + 1 - key);
+  }
+
+  void load_queries() {
+    const F32Vec factor = hn::Set(F32Tag(), shape_.scale);
+    for (std::int64_t query = 0; query < queries_; ++query) {
+      const float* from = shape_.q.row_as<float>(first_row_ + query / group_) +
+                          (kv_head_ * group_ + query % group_) * dim_;
+      float* to = areas_.q + query * padded_;
+      for_each_vector(static_cast<std::size_t>(dim_),
+                      [=](const auto& get, const auto& put)
+                          HWY_ATTR { put(hn::Mul(get(from), factor), to); });
+      areas_.most[query] = -std::numeric_limits<float>::infinity();
+      areas_.sum[query] = 0;
+    }
+    std::fill_n(areas_.results, queries_ * padded_, 0.0f);
+    // Columns past the head's end stay zero.
+    std::fill_n(areas_.values, kKeyBlock * padded_, 0.0f);
+  }
+
+  void decode_block(std::int64_t key, std::int64_t count) {
+    const KvFormat& format = shape_.format;
+    const std::size_t record_bytes = format.record_bytes();
+    const std::size_t k = format.k_offset(kv_head_), k_pairs = format.k_scale_offset(kv_head_);
+    const std::size_t v = format.v_offset(kv_head_), v_pairs = format.v_scale_offset(kv_head_);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t position = key + i;
+      const std::byte* record =
+          span_.pages[static_cast<std::size_t>(position / shape_.page_positions)] +
+          static_cast<std::size_t>(position % shape_.page_positions) * record_bytes;
+      decode_head(format, record + k, record + k_pairs, areas_.key_rows + i % 4 * padded_);
+      decode_head(format, record + v, record + v_pairs, areas_.values + i * padded_);
+      // The last few may be turned together with what earlier keys left: nobody sees those.
+      if (i % 4 == 3 || i + 1 == count)
+        turn_four(areas_.key_rows, padded_, dim_, areas_.keys + i / 4 * 4);
+    }
+  }
+
+  // Scores to weights, relative to the largest score so far; rescales what was summed before.
+  void softmax_step(std::int64_t query, std::int64_t visible_keys) {
+    const F32Tag d;
+    const auto limit = static_cast<std::size_t>(visible_keys);
+    float* w = areas_.weights + query * kKeyBlock;
+    const F32Vec never = hn::Set(d, -std::numeric_limits<float>::infinity());
+    F32Vec most = never;
+    for (std::size_t i = 0; i < kKeyBlock; i += kLanes) {
+      F32Vec score = load(w + i);
+      if (i + kLanes > limit)
+        score = i >= limit ? never : hn::IfThenElse(hn::FirstN(d, limit - i), score, never);
+      most = hn::Max(most, score);
+      store(score, w + i);
+    }
+    const float before = areas_.most[query];
+    const float now = std::max(before, hn::GetLane(hn::MaxOfLanes(d, most)));
+    F32Vec sum = hn::Zero(d);
+    for (std::size_t i = 0; i < kKeyBlock; i += kLanes) {
+      const F32Vec weight = hn::Exp(d, hn::Sub(load(w + i), hn::Set(d, now)));
+      sum = hn::Add(sum, weight);
+      store(weight, w + i);
+    }
+    const float factor = now == before ? 1.0f : std::exp(before - now);
+    areas_.most[query] = now;
+    areas_.sum[query] = areas_.sum[query] * factor + sum_of(sum);
+    if (factor == 1.0f) return;
+    float* result = areas_.results + query * padded_;
+    for (std::int64_t i = 0; i < padded_; i += static_cast<std::int64_t>(kLanes))
+      store(hn::Mul(load(result + i), hn::Set(d, factor)), result + i);
+  }
+
+  // results += weights * values. What a query doesn't see isn't touched, not even times zero.
+  void add_values(std::int64_t from, std::int64_t key) {
+    for (std::int64_t query = from; query < queries_; query += kProductRows) {
+      const std::int64_t count = std::min<std::int64_t>(kProductRows, queries_ - query);
+      const std::int64_t common = visible(query, key);
+      multiply_rows(areas_.weights + query * kKeyBlock, kKeyBlock, areas_.values, padded_,
+                    areas_.results + query * padded_, padded_, count, common, padded_,
+                    /*add=*/true);
+      for (std::int64_t i = query; i < query + count; ++i)
+        if (const std::int64_t more = visible(i, key) - common; more > 0)
+          multiply_rows(areas_.weights + i * kKeyBlock + common, kKeyBlock,
+                        areas_.values + common * padded_, padded_, areas_.results + i * padded_,
+                        padded_, 1, more, padded_, /*add=*/true);
+    }
+  }
+
+  void store_results() {
+    for (std::int64_t query = 0; query < queries_; ++query) {
+      const float* from = areas_.results + query * padded_;
+      const F32Vec factor = hn::Set(F32Tag(), 1.0f / areas_.sum[query]);
+      visit_row(shape_.out, first_row_ + query / group_, [&](auto* row) {
+        auto* to = row + (kv_head_ * group_ + query % group_) * dim_;
+        for_each_vector(static_cast<std::size_t>(dim_),
+                        [=](const auto& get, const auto& put)
+                            HWY_ATTR { put(hn::Mul(get(from), factor), to); });
+      });
+    }
+  }
+
+  const AttentionShape& shape_;
+  const AttentionSpan& span_;
+  const std::int64_t kv_head_, group_;
+  const int dim_;
+  const std::int64_t padded_, first_row_, first_position_, rows_, queries_;
+  const AttentionAreas areas_;
+};
+
+void AttendRows(const AttentionShape& shape, const AttentionSpan& span, int kv_head, int first,
+                int rows, std::byte* workspace) {
+  Task(shape, span, kv_head, first, rows, workspace).run();
+}
+
+}  // namespace
+}  // namespace barge::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace barge {
+
+HWY_EXPORT(AttendRows);
+
+int attention_rows_a_task(int heads, int kv_heads) {
+  return std::max(1, kQueriesATask / (heads / kv_heads));
+}
+
+std::size_t attention_workspace_bytes(int heads, int head_dim) {
+  return AttentionAreas(nullptr, heads, head_dim).bytes;
+}
+
+void attend_rows(const AttentionShape& shape, const AttentionSpan& span, int kv_head, int first,
+                 int rows, std::byte* workspace) {
+  HWY_DYNAMIC_DISPATCH(AttendRows)(shape, span, kv_head, first, rows, workspace);
+}
+
+}  // namespace barge
+#endif

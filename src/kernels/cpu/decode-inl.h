@@ -1,0 +1,60 @@
+// Decoding of stored numbers that lie side by side, compiled once for each instruction set.
+#if defined(BARGE_KERNELS_CPU_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BARGE_KERNELS_CPU_DECODE_INL_H_
+#undef BARGE_KERNELS_CPU_DECODE_INL_H_
+#else
+#define BARGE_KERNELS_CPU_DECODE_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/simd-inl.h"
+#include "quant/format.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace barge::HWY_NAMESPACE {
+
+// codes[i] = the nibble of column first + i; `first` even.
+HWY_INLINE void unpack_nibbles(const std::byte* row, std::int64_t first, std::int64_t count,
+                               std::uint8_t* codes) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(row) + first / 2;
+  for (std::int64_t i = 0; i < count / 2; ++i) {
+    codes[2 * i] = bytes[i] & 15;
+    codes[2 * i + 1] = bytes[i] >> 4;
+  }
+  if (count % 2 != 0) codes[count - 1] = bytes[count / 2] & 15;
+}
+
+HWY_INLINE float f16_at(const std::byte* from) {
+  F16 x;
+  std::memcpy(&x, from, sizeof x);
+  return to_f32(x);
+}
+
+// out[i] = scale * code[i] + low, one scale for all.
+template <typename Code>
+HWY_INLINE void scale_codes(const Code* codes, std::int64_t count, float scale, float low,
+                            float* out) {
+  const F32Vec s = hn::Set(F32Tag(), scale), m = hn::Set(F32Tag(), low);
+  for_each_vector(static_cast<std::size_t>(count), [=](const auto& get, const auto& put) HWY_ATTR {
+    put(hn::MulAdd(get(codes), s, m), out);
+  });
+}
+
+// out[i] = scale * (nibble of column first + i) + low, for i in [0, count). `first` may be odd.
+HWY_INLINE void decode_nibbles(const std::byte* row, std::int64_t first, std::int64_t count,
+                               float scale, float low, float* out) {
+  constexpr std::int64_t kPiece = 128;
+  std::uint8_t codes[kPiece + 1];
+  for (std::int64_t done = 0; done < count; done += kPiece) {
+    const std::int64_t n = std::min(kPiece, count - done), at = first + done;
+    unpack_nibbles(row, at - at % 2, n + at % 2, codes);
+    scale_codes(codes + at % 2, n, scale, low, out + done);
+  }
+}
+
+}  // namespace barge::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
