@@ -71,6 +71,11 @@ class KvStore {
   /// The pages of one micro-batch in one layer, on the device. Move-only; must be closed.
   class Lease {
    public:
+    Lease();
+    Lease(Lease&& other) noexcept;
+    Lease& operator=(Lease&& other) noexcept;
+    ~Lease();
+
     /// Device addresses of the pages of span i, covering [0, first_position + rows).
     std::span<std::byte* const> pages(std::size_t i) const;
     Event ready;  // compute waits for it
@@ -78,7 +83,7 @@ class KvStore {
    private:
     friend class KvStore;
     struct State;
-    std::shared_ptr<State> state_;  // shared with the write-backs that outlive the lease
+    std::unique_ptr<State> state_;
   };
   /// Assigns pages for the new positions and starts to load what isn't on the device. Blocks while
   /// staging is full of earlier leases. Throws OutOfMemory if it can never fit.

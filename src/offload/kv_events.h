@@ -1,0 +1,37 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/event.h"
+
+namespace barge {
+
+/// Events that must all be done before something may be touched. Short: what is done is dropped.
+using Events = std::vector<Event>;
+
+/// Adds an event unless it is done by nature or was the last one added.
+inline void also_after(Events& events, const Event& event) {
+  if (event.state() && (events.empty() || events.back().state() != event.state()))
+    events.push_back(event);
+}
+
+inline void also_after(Events& events, const Events& more) {
+  for (const Event& event : more) also_after(events, event);
+}
+
+/// For uses that only care about order: an event that failed is over, too.
+inline void drop_done(Events& events) {
+  std::erase_if(events, [](const Event& event) { return event.done(); });
+}
+
+/// Blocks until all are over; failures are somebody else's (whoever needs the data waits, too).
+inline void wait_until_over(Events& events) {
+  for (const Event& event : events) try {
+      event.wait();
+    } catch (...) {
+    }
+  events.clear();
+}
+
+}  // namespace barge

@@ -1,0 +1,144 @@
+// Random schedules against a plain model: whatever the homes, the link and the disk, a lease shows
+// what was written last.
+#include <gmock/gmock.h>
+
+#include <random>
+
+#include "tests/offload/kv_harness.h"
+
+namespace barge {
+namespace {
+
+struct Schedule {
+  std::string name;
+  KvHarness::Config config;
+  int seed;
+};
+
+KvHarness::Config config(double link, DiskQueue::Io io, KvFormat format, int page_positions,
+                         PerTier<double> share) {
+  return {
+      link, io, {.format = format, .layers = 4, .page_positions = page_positions, .share = share}};
+}
+
+std::vector<Schedule> schedules() {
+  using Io = DiskQueue::Io;
+  const KvFormat f16{Encoding::kF16, 2, 16};    // 128-byte records
+  const KvFormat f32{Encoding::kF32, 4, 64};    // 2 KiB
+  const KvFormat q4{Encoding::kQ4, 1, 80, 64};  // odd groups, pages with a gap at the end
+  const double slow = 1.5e9;
+  return {
+      {"UnifiedHost", config(0, Io::kPread, f16, 8, {0, 1, 0}), 1},
+      {"UnifiedDisk", config(0, Io::kUring, f16, 8, {0, 0, 1}), 2},
+      {"UnifiedMixed", config(0, Io::kPread, f16, 5, {0.2, 0.3, 0.5}), 3},
+      {"UnifiedMixedUring", config(0, Io::kUring, q4, 7, {0, 0.4, 0.6}), 4},
+      {"UnifiedLargePages", config(0, Io::kUring, f32, 16, {0, 0.25, 0.75}), 5},
+      {"UnifiedPagesOfOnePosition", config(0, Io::kPread, f16, 1, {0, 0.5, 0.5}), 6},
+      {"LinkDevice", config(slow, Io::kPread, f16, 8, {1, 0, 0}), 7},
+      {"LinkHost", config(slow, Io::kPread, f16, 8, {0, 1, 0}), 8},
+      {"LinkDisk", config(slow, Io::kUring, f16, 8, {0, 0, 1}), 9},
+      {"LinkMixed", config(slow, Io::kPread, f16, 5, {0.3, 0.3, 0.4}), 10},
+      {"LinkMixedUring", config(slow, Io::kUring, q4, 7, {0.3, 0.3, 0.4}), 11},
+      {"LinkLargePages", config(slow, Io::kPread, f32, 16, {0.25, 0.25, 0.5}), 12},
+      {"LinkPagesOfOnePosition", config(slow, Io::kUring, f16, 1, {0.3, 0.3, 0.4}), 13},
+  };
+}
+
+void PrintTo(const Schedule& schedule, std::ostream* out) { *out << schedule.name; }
+
+class KvStoreProperty : public testing::TestWithParam<Schedule> {
+ protected:
+  static constexpr int kMaxPositions = 60, kLive = 7, kSweeps = 60;
+
+  KvStoreProperty() : random_(static_cast<unsigned>(GetParam().seed)) {}
+
+  int below(int n) { return std::uniform_int_distribution(0, n - 1)(random_); }
+  bool chance(double p) { return std::bernoulli_distribution(p)(random_); }
+  KvHarness::Id any(const KvHarness& kv) {
+    return std::next(kv.live.begin(), below(static_cast<int>(kv.live.size())))->first;
+  }
+
+  // Between sweeps: some leave, some enter, by themselves or as forks, some go out and come back.
+  void shuffle(KvHarness& kv) {
+    if (!kv.live.empty() && chance(0.3)) kv.remove(any(kv));
+    if (kv.live.size() < kLive && chance(0.7)) kv.add(1 + below(kMaxPositions));
+    if (!kv.live.empty() && kv.live.size() < kLive && chance(0.4)) {
+      const auto of = any(kv);
+      if (!kv.live.at(of).out) {
+        const int positions = below(kv.live.at(of).positions() + 1);
+        kv.fork(of, positions, std::min(kMaxPositions, positions + 1 + below(20)));
+      }
+    }
+    for (auto& [id, sequence] : kv.live)
+      if (chance(sequence.out ? 0.4 : 0.1)) {
+        sequence.out ? kv.store->swap_in(id) : kv.store->swap_out(id);
+        sequence.out = !sequence.out;
+      }
+  }
+
+  // Prompts in chunks, then one by one; some read only, some rest; in up to three micro-batches.
+  std::vector<std::vector<KvStore::Span>> block(const KvHarness& kv) {
+    std::vector<std::vector<KvStore::Span>> batches(1 + static_cast<std::size_t>(below(3)));
+    for (const auto& [id, sequence] : kv.live) {
+      if (sequence.out || chance(0.1)) continue;
+      const int room = sequence.max_positions - sequence.positions();
+      const int rows = std::min(room, chance(0.3) ? below(25) : 1);
+      batches[static_cast<std::size_t>(below(static_cast<int>(batches.size())))].push_back(
+          kv.span(id, rows));
+    }
+    return batches;
+  }
+
+  // Every sequence at its longest, in memory and swapped out: never more than what was promised.
+  static void give_capacity(KvStore::Options& options) {
+    const std::size_t pages =
+        static_cast<std::size_t>(kLive) * static_cast<std::size_t>(options.layers) *
+        divide_up(kMaxPositions, static_cast<std::size_t>(options.page_positions));
+    const std::size_t page_bytes = round_up(
+        static_cast<std::size_t>(options.page_positions) * options.format.record_bytes(), 4096);
+    options.capacity_bytes = {pages * page_bytes, pages * page_bytes, 2 * pages * page_bytes};
+    // Two micro-batches of all that there is fit; the third must wait.
+    options.staging_bytes = 2 * pages / static_cast<std::size_t>(options.layers) * page_bytes;
+  }
+
+  std::mt19937 random_;
+};
+
+TEST_P(KvStoreProperty, ALeaseShowsWhatWasWrittenLast) {
+  auto config = GetParam().config;
+  give_capacity(config.store);
+  KvHarness kv(config);
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    shuffle(kv);
+    const auto batches = block(kv);
+    for (const auto& spans : batches)
+      ASSERT_LE(kv.store->staging_needed(spans), config.store.staging_bytes);
+    kv.sweep(batches, static_cast<std::size_t>(below(2)));
+    PerTier<std::size_t> promised;
+    for (const auto& [id, sequence] : kv.live) {
+      auto bytes = kv.store->bytes(sequence.placement, sequence.positions());
+      if (sequence.out) bytes = {0, 0, bytes.device + bytes.host + bytes.disk};
+      for (Tier tier : kTiers) promised[tier] += bytes[tier];
+    }
+    const auto held = kv.store->bytes_held();
+    for (Tier tier : kTiers) ASSERT_LE(held[tier], promised[tier]) << name_of(tier);
+  }
+  kv.finish();
+  EXPECT_EQ(kv.wrong, 0u) << kv.first_wrong;
+  EXPECT_GT(kv.compared, 1000u);
+
+  while (!kv.live.empty()) kv.remove(kv.live.begin()->first);
+  for (Tier tier : kTiers) EXPECT_EQ(kv.store->bytes_held()[tier], 0u) << name_of(tier);
+  const auto traffic = kv.store->traffic();
+  kv.store.reset();  // waits for what is under way
+  EXPECT_EQ(kv.disk->traffic().read_bytes, traffic.disk_read_bytes);
+  EXPECT_EQ(kv.disk->traffic().written_bytes, traffic.disk_written_bytes);
+  EXPECT_EQ(kv.device.link_traffic().down_bytes, traffic.link_down_bytes);
+  EXPECT_EQ(kv.device.link_traffic().up_bytes, traffic.link_up_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KvStoreProperty, testing::ValuesIn(schedules()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace barge
