@@ -40,4 +40,8 @@ class Checkpoint {
 /// Throws FormatError or IoError.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& model);
 
+/// The tokenizer of MODEL alone: a directory without weights or a vocabulary-only GGUF will do.
+/// Throws as open_checkpoint.
+TokenizerSpec read_tokenizer(const std::string& model);
+
 }  // namespace barge

@@ -37,8 +37,8 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& sourc
 }
 
 const nlohmann::json* JsonFields::find(const char* key) const {
-  const auto at = object_.find(key);
-  return at == object_.end() || at->is_null() ? nullptr : &*at;
+  const auto at = object_->find(key);
+  return at == object_->end() || at->is_null() ? nullptr : &*at;
 }
 
 void JsonFields::refuse(const char* key, const std::string& wanted) const {
@@ -93,7 +93,7 @@ std::optional<JsonFields> JsonFields::object(const char* key) const {
 }
 
 void JsonFields::allow_only(std::initializer_list<std::string_view> known) const {
-  for (const auto& [key, value] : object_.items())
+  for (const auto& [key, value] : object_->items())
     if (std::find(known.begin(), known.end(), key) == known.end())
       throw FormatError(concat(source_, ": there is no field \"", key, "\"; is it misspelt?"));
 }

@@ -20,7 +20,7 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& sourc
 class JsonFields {
  public:
   JsonFields(const nlohmann::json& object, std::string source)
-      : object_(object), source_(std::move(source)) {}
+      : object_(&object), source_(std::move(source)) {}
 
   bool has(const char* key) const { return find(key) != nullptr; }
   int integer(const char* key) const;
@@ -43,7 +43,7 @@ class JsonFields {
  private:
   const nlohmann::json& need(const char* key, const char* wanted) const;
 
-  const nlohmann::json& object_;
+  const nlohmann::json* object_;
   std::string source_;
 };
 
