@@ -31,8 +31,13 @@ class DiskBackend {
   virtual ~DiskBackend() = default;
 
   virtual std::string name() const = 0;
-  /// Memory that most pieces will lie in. Returns what came of it, for the log; empty: nothing.
-  virtual std::string register_memory(std::span<const std::span<std::byte>> buffers) = 0;
+  /// Memory that many pieces will lie in. Returns why it can't be
+  /// registered, for the log, or nothing.
+  virtual std::string register_memory(std::span<const std::span<std::byte>> buffers) {
+    (void)buffers;
+    return {};
+  }
+  virtual void unregister_memory(std::span<const std::span<std::byte>> buffers) { (void)buffers; }
   /// Begins a piece; at the latest `wait` sends it off.
   virtual void submit(const DiskPiece& piece) = 0;
   /// Blocks until a piece is done or `wake` was called since the last wait; adds the results, in

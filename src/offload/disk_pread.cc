@@ -31,7 +31,6 @@ class PreadBackend final : public DiskBackend {
   }
 
   std::string name() const override { return "pread"; }
-  std::string register_memory(std::span<const std::span<std::byte>>) override { return {}; }
 
   void submit(const DiskPiece& piece) override {
     {

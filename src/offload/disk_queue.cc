@@ -86,7 +86,7 @@ class DiskQueue::Impl {
   }
 
   Event enqueue(bool write, IoPriority priority, const DiskFile& file, std::uint64_t offset,
-                std::byte* data, std::size_t bytes, Event after, Then then) {
+                std::byte* data, std::size_t bytes, Event after, Then then, Otherwise otherwise) {
     check_alignment(write ? "write" : "read", file, offset, data, bytes);
     auto request =
         std::make_unique<DiskRequest>(DiskRequest{.write = write,
@@ -96,6 +96,7 @@ class DiskQueue::Impl {
                                                   .data = data,
                                                   .bytes = bytes,
                                                   .then = std::move(then),
+                                                  .otherwise = std::move(otherwise),
                                                   .completion = device_.make_completion()});
     Event event = request->completion.event();
     if (!after.state()) {
@@ -111,14 +112,13 @@ class DiskQueue::Impl {
   }
 
   void register_memory(std::span<const std::span<std::byte>> buffers) {
-    std::promise<std::string> outcome;
-    {
-      const std::scoped_lock lock(mutex_);
-      if (broken_) std::rethrow_exception(broken_);
-      registration_ = {buffers, &outcome};
-    }
-    wake();
-    if (const std::string text = outcome.get_future().get(); !text.empty()) log::info(text);
+    std::string outcome;
+    on_queue_thread([&] { outcome = backend_->register_memory(buffers); });
+    if (!outcome.empty()) log::info(outcome);
+  }
+
+  void unregister_memory(std::span<const std::span<std::byte>> buffers) {
+    on_queue_thread([&] { backend_->unregister_memory(buffers); });
   }
 
   DiskTraffic traffic() const {
@@ -142,6 +142,22 @@ class DiskQueue::Impl {
 
   void wake() {
     if (!wake_pending_.exchange(true)) backend_->wake();
+  }
+
+  // Runs `work` there, where the backend may be touched; without a queue thread it's not needed.
+  void on_queue_thread(std::function<void()> work) {
+    std::packaged_task<void()> task(std::move(work));
+    std::future<void> done = task.get_future();
+    {
+      const std::scoped_lock lock(mutex_);
+      if (broken_) return;
+      tasks_.push_back(std::move(task));
+    }
+    wake();
+    try {
+      done.get();
+    } catch (const std::future_error&) {  // the backend broke before the task's turn came
+    }
   }
 
   void push(RequestPointer request) {
@@ -196,17 +212,15 @@ class DiskQueue::Impl {
   bool take_new() {
     wake_pending_ = false;  // before looking, so that who comes later wakes us again
     std::vector<RequestPointer> fresh;
-    std::pair<std::span<const std::span<std::byte>>, std::promise<std::string>*> registration;
+    std::vector<std::packaged_task<void()>> tasks;
     {
       const std::scoped_lock lock(mutex_);
       fresh.swap(incoming_);
-      registration = std::exchange(registration_, {});
+      tasks.swap(tasks_);
       if (!fresh.empty() && active_.empty()) busy_since_ = std::chrono::steady_clock::now();
-      if (fresh.empty() && active_.empty() && stopping_ && registration.second == nullptr)
-        return false;
+      if (fresh.empty() && tasks.empty() && active_.empty() && stopping_) return false;
     }
-    if (registration.second != nullptr)
-      registration.second->set_value(backend_->register_memory(registration.first));
+    for (auto& task : tasks) task();
     std::vector<DiskRequest*> over;
     for (RequestPointer& request : fresh) {
       DiskRequest* const pointer = request.get();
@@ -291,7 +305,9 @@ class DiskQueue::Impl {
         request->failure = std::current_exception();
       }
     }
-    request->then = nullptr;  // what it holds must not outlive the event
+    if (request->failure && request->otherwise) request->otherwise(request->failure);
+    request->then = nullptr;  // what they hold must not outlive the event
+    request->otherwise = nullptr;
     {
       const std::scoped_lock lock(mutex_);
       if (!request->failure) {
@@ -314,7 +330,7 @@ class DiskQueue::Impl {
     {
       const std::scoped_lock lock(mutex_);
       broken_ = failure;
-      if (registration_.second != nullptr) registration_.second->set_exception(failure);
+      tasks_.clear();
       for (RequestPointer& request : incoming_) active_.emplace(request.get(), std::move(request));
       incoming_.clear();
     }
@@ -335,7 +351,7 @@ class DiskQueue::Impl {
   std::condition_variable deferred_changed_;
   bool no_more_deferred_ = false, stopping_ = false;
   std::exception_ptr broken_;
-  std::pair<std::span<const std::span<std::byte>>, std::promise<std::string>*> registration_;
+  std::vector<std::packaged_task<void()>> tasks_;
   DiskTraffic traffic_;
   std::optional<SteadyTime> busy_since_;
 
@@ -362,16 +378,21 @@ void DiskQueue::register_memory(std::span<const std::span<std::byte>> buffers) {
   impl_->register_memory(buffers);
 }
 
+void DiskQueue::unregister_memory(std::span<const std::span<std::byte>> buffers) {
+  impl_->unregister_memory(buffers);
+}
+
 Event DiskQueue::read(const DiskFile& file, std::uint64_t offset, std::span<std::byte> to,
-                      IoPriority priority, Then then) {
-  return impl_->enqueue(false, priority, file, offset, to.data(), to.size(), {}, std::move(then));
+                      IoPriority priority, Then then, Otherwise otherwise) {
+  return impl_->enqueue(false, priority, file, offset, to.data(), to.size(), {}, std::move(then),
+                        std::move(otherwise));
 }
 
 Event DiskQueue::write(const DiskFile& file, std::uint64_t offset, std::span<const std::byte> from,
                        Event after, Then then) {
   // Requests carry one pointer for both directions; a writing one is never written through.
   return impl_->enqueue(true, IoPriority::kWrite, file, offset, const_cast<std::byte*>(from.data()),
-                        from.size(), std::move(after), std::move(then));
+                        from.size(), std::move(after), std::move(then), {});
 }
 
 DiskTraffic DiskQueue::traffic() const { return impl_->traffic(); }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -66,6 +67,8 @@ class DiskQueue {
   /// Runs on the queue's thread when the bytes are there, before the event is done; what it throws
   /// becomes the event's failure. Must not block.
   using Then = std::function<void()>;
+  /// Runs likewise if the request or its Then failed. Must neither block nor throw.
+  using Otherwise = std::function<void(std::exception_ptr)>;
 
   /// `device` makes the events, so that its streams can wait for them.
   /// Throws IoError where io_uring is asked for and refused.
@@ -74,15 +77,17 @@ class DiskQueue {
   DiskQueue(Options options, Device& device, std::unique_ptr<DiskBackend> backend);
   ~DiskQueue();
 
-  /// Memory that requests will use often (registered with io_uring where the memlock limit lets
-  /// it); must outlive the queue. Call before the first request.
+  /// Memory that requests will use often: registered with io_uring, which spares the kernel to look
+  /// up its pages each time, where the memlock limit lets it; the log says what came of it.
   void register_memory(std::span<const std::span<std::byte>> buffers);
+  /// Must be called before registered memory is freed, and when no request uses it.
+  void unregister_memory(std::span<const std::span<std::byte>> buffers);
 
   /// Reads to.size() bytes. The event fails with IoError, naming file, offset, wanted and got.
   /// `file` and `to` must stay valid until it is done. Throws Error if an offset, a length or an
   /// address is no multiple of 4096: a bug of the caller's.
   Event read(const DiskFile& file, std::uint64_t offset, std::span<std::byte> to,
-             IoPriority priority, Then then = {});
+             IoPriority priority, Then then = {}, Otherwise otherwise = {});
   /// Writes from.size() bytes once `after` is done (default: now); fails with its failure. Writes
   /// that wait for events start in the order in which they were given.
   Event write(const DiskFile& file, std::uint64_t offset, std::span<const std::byte> from,

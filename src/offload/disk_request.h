@@ -21,6 +21,7 @@ struct DiskRequest {
   std::byte* data = nullptr;  // only read from when writing
   std::size_t bytes = 0;
   DiskQueue::Then then;
+  DiskQueue::Otherwise otherwise;
   Completion completion;
 
   std::size_t cut = 0;  // bytes handed out in pieces

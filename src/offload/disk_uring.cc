@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::uint64_t kWakeId = UINT64_MAX;
 constexpr std::size_t kMaxRegistered = 1_GiB;  // of one buffer, by the kernel's rule
+constexpr unsigned kMaxBuffers = 32;
 
 class UringBackend final : public DiskBackend {
  public:
@@ -47,26 +48,36 @@ class UringBackend final : public DiskBackend {
 
   std::string name() const override { return "io_uring"; }
 
+  // The kernel's table has gaps, so that owners of memory can come and go while requests of others
+  // are under way.
   std::string register_memory(std::span<const std::span<std::byte>> buffers) override {
+    if (registered_.empty()) {
+      if (io_uring_register_buffers_sparse(&ring_, kMaxBuffers) < 0) return {};  // old kernel
+      registered_.resize(kMaxBuffers);
+    }
     std::size_t bytes = 0;
-    std::vector<iovec> parts;
+    int failure = 0;
     for (std::span<std::byte> buffer : buffers) {
       bytes += buffer.size();
-      for (; !buffer.empty(); buffer = buffer.subspan(std::min(buffer.size(), kMaxRegistered)))
-        parts.push_back({buffer.data(), std::min(buffer.size(), kMaxRegistered)});
+      for (; !buffer.empty(); buffer = buffer.subspan(std::min(buffer.size(), kMaxRegistered))) {
+        const iovec part{buffer.data(), std::min(buffer.size(), kMaxRegistered)};
+        if (failure >= 0) failure = set_buffer({}, part);
+      }
     }
-    if (parts.empty()) return {};
-    // The kernel knows them by their number in the order given; `registered_index` searches.
-    std::sort(parts.begin(), parts.end(),
-              [](const iovec& a, const iovec& b) { return a.iov_base < b.iov_base; });
-    const int failure =
-        io_uring_register_buffers(&ring_, parts.data(), static_cast<unsigned>(parts.size()));
-    if (failure < 0)
-      return concat(format_bytes(bytes),
-                    " of buffers stay unregistered with io_uring: ", std::strerror(-failure),
-                    failure == -ENOMEM ? " (limit: ulimit -l)" : "");
-    registered_ = std::move(parts);
-    return concat(format_bytes(bytes), " of buffers are registered with io_uring");
+    if (failure >= 0) return {};
+    unregister_memory(buffers);
+    return concat(format_bytes(bytes),
+                  " of buffers stay unregistered with io_uring: ", std::strerror(-failure),
+                  failure == -ENOMEM ? " (limit: ulimit -l)" : "");
+  }
+
+  void unregister_memory(std::span<const std::span<std::byte>> buffers) override {
+    for (const std::span<std::byte> buffer : buffers)
+      for (const iovec& part : std::vector<iovec>(registered_)) {
+        const auto* const at = static_cast<std::byte*>(part.iov_base);
+        if (at != nullptr && at >= buffer.data() && at < buffer.data() + buffer.size())
+          set_buffer(part, {});
+      }
   }
 
   void submit(const DiskPiece& piece) override {
@@ -132,24 +143,35 @@ class UringBackend final : public DiskBackend {
     io_uring_sqe_set_data64(entry, kWakeId);
   }
 
+  // Puts `now` where `before` is in the table of registered buffers. Minus errno if refused.
+  int set_buffer(const iovec& before, const iovec& now) {
+    for (std::size_t i = 0; i < registered_.size(); ++i) {
+      if (registered_[i].iov_base != before.iov_base) continue;
+      const __u64 tag = 0;
+      const int failure =
+          io_uring_register_buffers_update_tag(&ring_, static_cast<unsigned>(i), &now, &tag, 1);
+      // An address that can't be taken out of the kernel's table must still not be used again.
+      if (failure >= 0 || now.iov_base == nullptr) registered_[i] = now;
+      return failure;
+    }
+    return -ENOSPC;
+  }
+
   // Of the registered buffer that holds the whole piece; -1: none does.
   int registered_index(const DiskPiece& piece) const {
-    const auto after =
-        std::upper_bound(registered_.begin(), registered_.end(), piece.data,
-                         [](const std::byte* data, const iovec& part) {
-                           return data < static_cast<const std::byte*>(part.iov_base);
-                         });
-    if (after == registered_.begin()) return -1;
-    const iovec& part = *std::prev(after);
-    const auto skip = static_cast<std::size_t>(piece.data - static_cast<std::byte*>(part.iov_base));
-    if (skip >= part.iov_len || piece.bytes > part.iov_len - skip) return -1;
-    return static_cast<int>(std::prev(after) - registered_.begin());
+    for (std::size_t i = 0; i < registered_.size(); ++i) {
+      const auto* const begin = static_cast<std::byte*>(registered_[i].iov_base);
+      if (begin != nullptr && piece.data >= begin &&
+          piece.data + piece.bytes <= begin + registered_[i].iov_len)
+        return static_cast<int>(i);
+    }
+    return -1;
   }
 
   io_uring ring_{};
   int wake_descriptor_ = -1;
   bool woken_ = false;
-  std::vector<iovec> registered_;  // by address
+  std::vector<iovec> registered_;  // the kernel's table; no address: free
 };
 
 }  // namespace

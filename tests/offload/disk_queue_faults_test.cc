@@ -185,7 +185,6 @@ TEST_F(DiskQueueFaults, FailsEverythingWhenTheBackendBreaks) {
   class Broken final : public DiskBackend {
    public:
     std::string name() const override { return "broken"; }
-    std::string register_memory(std::span<const std::span<std::byte>>) override { return {}; }
     void submit(const DiskPiece&) override { throw IoError("the backend broke"); }
     void wait(std::vector<DiskResult>&) override {
       std::unique_lock lock(mutex_);

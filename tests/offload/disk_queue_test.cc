@@ -109,6 +109,7 @@ TEST_P(DiskQueueTest, KeepsManyRequestsOfSeveralThreadsApart) {
         if (!std::ranges::equal(slot(0, i), slot(1, i))) ++wrong;
     });
   for (std::thread& thread : threads) thread.join();
+  queue.unregister_memory(buffers);
   EXPECT_EQ(wrong, 0);
 }
 
@@ -138,9 +139,35 @@ TEST_P(DiskQueueTest, CarriesTheFailureOfThenInTheEvent) {
   const DiskFile file = DiskFile::scratch(directory_.path(), GetParam().access);
   const Buffer memory = buffer(4096);
   queue.write(file, 0, all(memory)).wait();
-  const Event read = queue.read(file, 0, all(memory), IoPriority::kKvRead,
-                                [] { throw FormatError("a bad checksum"); });
+  std::string told;
+  const Event read = queue.read(
+      file, 0, all(memory), IoPriority::kKvRead, [] { throw FormatError("a bad checksum"); },
+      [&](const std::exception_ptr& failure) {
+        try {
+          std::rethrow_exception(failure);
+        } catch (const FormatError& error) {
+          told = error.what();
+        }
+      });
   EXPECT_THAT([&] { read.wait(); }, ThrowsMessage<FormatError>(HasSubstr("a bad checksum")));
+  EXPECT_EQ(told, "a bad checksum");
+}
+
+TEST_P(DiskQueueTest, ReadsIntoMemoryWhoseAddressWasRegisteredBefore) {
+  DiskQueue queue(options(4096, 4), device_);
+  const DiskFile file = DiskFile::scratch(directory_.path(), GetParam().access);
+  Buffer out = buffer(64 * 4096);
+  std::fill_n(out.data(), out.bytes(), std::byte{7});
+  queue.write(file, 0, all(out)).wait();
+  for (int i = 0; i < 3; ++i) {
+    // The system hands out the same address again, with other pages behind it.
+    const Buffer in = buffer(64 * 4096);
+    const std::span<std::byte> buffers[] = {all(in)};
+    if (i != 1) queue.register_memory(buffers);
+    queue.read(file, 0, all(in), IoPriority::kKvRead).wait();
+    EXPECT_TRUE(std::equal(in.data(), in.data() + in.bytes(), out.data())) << i;
+    queue.unregister_memory(buffers);
+  }
 }
 
 TEST_P(DiskQueueTest, EndsWhatIsUnderWayWhenItIsDestroyed) {

@@ -37,7 +37,6 @@ class FakeDisk {
    public:
     explicit Backend(FakeDisk& disk) : disk_(disk) {}
     std::string name() const override { return "fake"; }
-    std::string register_memory(std::span<const std::span<std::byte>>) override { return {}; }
     void submit(const DiskPiece& piece) override {
       disk_.seen.push_back(piece);
       pieces_.push_back(piece);
