@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/errors.h"
+#include "engine/generator.h"
+#include "jobs/completion_request.h"
+
+namespace barge {
+
+/// A chat.completion or text_completion object. `results` has one entry for each of
+/// request.texts. `generator` spells tokens out.
+nlohmann::ordered_json completion_body(const CompletionRequest& request,
+                                       std::span<const TextResult> results,
+                                       const Generator& generator, std::string_view id,
+                                       std::int64_t created);
+
+/// {"error": {"message", "type", "param", "code"}}; empty param and code are null. The type follows
+/// from the status.
+nlohmann::ordered_json error_body(const std::string& message, const std::string& param,
+                                  const std::string& code, int status);
+nlohmann::ordered_json error_body(const RequestError& error);
+
+/// A line of an output or error file, with its newline. `custom_id` none: null.
+std::string answer_line(std::string_view id, const std::optional<std::string>& custom_id,
+                        int status, std::string_view request_id,
+                        const nlohmann::ordered_json& body);
+
+/// JSON on one line; bytes that aren't UTF-8 become U+FFFD.
+std::string to_text(const nlohmann::ordered_json& value);
+
+}  // namespace barge

@@ -1,0 +1,282 @@
+#include "jobs/job_runner.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "jobs/answer_file.h"
+#include "jobs/completion_request.h"
+#include "jobs/completion_response.h"
+
+namespace barge {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::milliseconds(100);  // until `stop` is looked at again
+constexpr auto kProgressEvery = std::chrono::milliseconds(500);
+constexpr std::size_t kMaxUnrecorded = 256;  // error lines and answers in memory
+
+// One choice of a line came back.
+struct Arrival {
+  std::size_t line = 0, choice = 0;
+  TextResult result;
+};
+
+// Where the engine's thread leaves results. Shared with the callbacks, which may come after the
+// runner gave up.
+class Inbox {
+ public:
+  void put(Arrival arrival) {
+    {
+      const std::lock_guard lock(mutex_);
+      arrivals_.push_back(std::move(arrival));
+    }
+    changed_.notify_one();
+  }
+  /// All there is; waits for a first one, at most kPatience.
+  std::vector<Arrival> take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kPatience, [&] { return !arrivals_.empty(); });
+    return std::exchange(arrivals_, {});
+  }
+
+ private:
+  std::mutex mutex_;  // guards arrivals_
+  std::condition_variable changed_;
+  std::vector<Arrival> arrivals_;
+};
+
+// A line whose choices are being generated.
+struct Pending {
+  std::string custom_id;
+  CompletionRequest request;
+  std::vector<TextResult> results;
+  std::vector<Generator::RequestId> ids;
+  std::size_t missing = 0;  // choices that haven't come back
+  bool cancelled = false;
+};
+
+class Runner {
+ public:
+  Runner(Generator& generator, JobStore& store, const JobRecord& job, const JobRunOptions& options,
+         const std::function<void(const JobProgress&)>& progress, const std::atomic<bool>& stop)
+      : generator_(generator),
+        store_(store),
+        options_(options),
+        report_(progress),
+        stop_(stop),
+        job_id_(job.id),
+        created_(std::time(nullptr)),
+        reader_(options.input),
+        checker_(options.rules),
+        answered_(store.answered_lines(job.id)),
+        output_(options.output, job.output_bytes) {
+    if (options.errors != options.output) errors_.emplace(options.errors, job.error_bytes);
+    progress_.total = job.total;
+    progress_.completed = job.completed;
+    progress_.failed = job.failed;
+    progress_.resumed = job.completed + job.failed;
+    if (options.live_tokens) live_before_ = options.live_tokens();
+  }
+  // Leaves nothing running, also when an exception passes.
+  ~Runner() { cancel_all(); }
+
+  JobOutcome run() {
+    bool more = true, stopping = false;
+    while (more || in_flight_ > 0) {
+      if (stop_ && !stopping) {
+        stopping = true;
+        more = false;
+        cancel_all();
+      }
+      while (more && in_flight_ < options_.window && records_.size() < kMaxUnrecorded && !stop_)
+        more = feed();
+      if (in_flight_ > 0 && (records_.empty() || in_flight_ >= options_.window || !more))
+        for (Arrival& arrival : inbox_->take()) accept(std::move(arrival));
+      record();
+      tell(/*now=*/false);
+    }
+    tell(/*now=*/true);
+    return progress_.completed + progress_.failed >= progress_.total ? JobOutcome::kFinished
+                                                                     : JobOutcome::kStopped;
+  }
+
+ private:
+  // Takes the next unanswered line of the input; false at its end.
+  bool feed() {
+    LineReader::Line text;
+    if (!reader_.next(text)) return false;
+    BatchLine line = checker_.check(text);
+    if (line.number < answered_.size() && answered_[line.number]) return true;
+    if (line.problem) {
+      finish(line.number, line.custom_id, line.problem->as_error());
+      return true;
+    }
+    try {
+      submit(line);
+    } catch (const RequestError& error) {
+      abandon(line.number);
+      check_generator();
+      finish(line.number, line.custom_id, error);
+    }
+    return true;
+  }
+
+  void submit(const BatchLine& line) {
+    auto request =
+        parse_completion(line.endpoint, line.body, derived_seed(options_.seed, *line.custom_id));
+    encode_echoed_prompts(request, generator_);
+    const std::size_t num_texts = request.texts.size();
+    Pending& pending = pending_[line.number];
+    pending.custom_id = *line.custom_id;
+    pending.results.resize(num_texts);
+    pending.request = std::move(request);
+    for (std::size_t choice = 0; choice < num_texts; ++choice) {
+      pending.ids.push_back(
+          generator_.submit(pending.request.texts[choice], {},
+                            [inbox = inbox_, number = line.number, choice](TextResult result) {
+                              inbox->put({number, choice, std::move(result)});
+                            }));
+      ++pending.missing;
+      ++in_flight_;
+    }
+  }
+
+  // A line one of whose choices was refused: the others are of no use. They still come back.
+  void abandon(std::size_t number) {
+    const auto found = pending_.find(number);
+    if (found == pending_.end()) return;
+    for (const auto id : found->second.ids) generator_.cancel(id);
+    pending_.erase(found);
+  }
+
+  void accept(Arrival arrival) {
+    --in_flight_;
+    const auto found = pending_.find(arrival.line);
+    if (found == pending_.end()) return;
+    Pending& pending = found->second;
+    if (arrival.result.reason == FinishReason::kError) check_generator();
+    pending.cancelled |= arrival.result.reason == FinishReason::kCancelled;
+    pending.results[arrival.choice] = std::move(arrival.result);
+    if (--pending.missing > 0) return;
+    if (!pending.cancelled) finish(arrival.line, pending);
+    pending_.erase(found);
+  }
+
+  void check_generator() const {
+    if (const std::string failure = generator_.failure(); !failure.empty())
+      throw Error(concat("generation ended before the job: ", failure));
+  }
+
+  void finish(std::size_t number, const Pending& pending) {
+    AnswerRecord record{.line = static_cast<std::int64_t>(number)};
+    const CompletionRequest& request = pending.request;
+    for (std::size_t i = 0; i < pending.results.size(); ++i) {
+      const TextResult& result = pending.results[i];
+      if (result.reason == FinishReason::kError) {
+        finish(number, pending.custom_id, RequestError(result.error, "", "", 500));
+        return;
+      }
+      if (i % request.choices_per_prompt == 0) record.prompt_tokens += result.prompt_tokens;
+      record.generated_tokens += result.completion_tokens;
+      if (result.logits_hash != 0)
+        record.logits_hash ^= mix64(result.logits_hash + hash128(pending.custom_id).low + i);
+    }
+    const std::string name = line_name(number);
+    const char* prefix = request.endpoint == Endpoint::kChatCompletions ? "chatcmpl-" : "cmpl-";
+    output_.append(answer_line(
+        "batch_req_" + name, pending.custom_id, 200, "req_" + name,
+        completion_body(request, pending.results, generator_, prefix + name, created_)));
+    records_.push_back(record);
+  }
+
+  void finish(std::size_t number, const std::optional<std::string>& custom_id,
+              const RequestError& error) {
+    const std::string name = line_name(number);
+    (errors_ ? *errors_ : output_)
+        .append(answer_line("batch_req_" + name, custom_id, error.status, "req_" + name,
+                            error_body(error)));
+    records_.push_back({.line = static_cast<std::int64_t>(number), .status = error.status});
+  }
+
+  // The same in every run of a job.
+  std::string line_name(std::size_t number) const {
+    return hash128(concat(job_id_, '#', number)).hex();
+  }
+
+  // Files first: what the store says is answered is on the disk.
+  void record() {
+    if (records_.empty()) return;
+    output_.sync();
+    if (errors_) errors_->sync();
+    store_.record_answers(job_id_, records_, output_.bytes(), errors_ ? errors_->bytes() : 0);
+    for (const AnswerRecord& record : records_) {
+      ++(record.status == 200 ? progress_.completed : progress_.failed);
+      progress_.prompt_tokens += record.prompt_tokens;
+      progress_.generated_tokens += record.generated_tokens;
+    }
+    records_.clear();
+    tell(/*now=*/true);
+  }
+
+  void tell(bool now) {
+    if (!report_ || (!now && steady_clock::now() - told_ < kProgressEvery)) return;
+    told_ = steady_clock::now();
+    progress_.seconds = std::chrono::duration<double>(told_ - started_).count();
+    const std::int64_t tokens =
+        options_.live_tokens ? options_.live_tokens() - live_before_ : progress_.generated_tokens;
+    progress_.tokens_per_s = static_cast<double>(tokens) / std::max(progress_.seconds, 1e-9);
+    const std::int64_t done = progress_.completed + progress_.failed;
+    if (done > progress_.resumed)
+      progress_.seconds_left = progress_.seconds / static_cast<double>(done - progress_.resumed) *
+                               static_cast<double>(progress_.total - done);
+    report_(progress_);
+  }
+
+  void cancel_all() {
+    for (const auto& [number, pending] : pending_)
+      for (const auto id : pending.ids) generator_.cancel(id);
+  }
+
+  Generator& generator_;
+  JobStore& store_;
+  const JobRunOptions& options_;
+  const std::function<void(const JobProgress&)>& report_;
+  const std::atomic<bool>& stop_;
+  const std::string job_id_;
+  const std::int64_t created_;
+
+  LineReader reader_;
+  LineChecker checker_;
+  std::vector<bool> answered_;  // by line number
+  AnswerFile output_;
+  std::optional<AnswerFile> errors_;
+  std::vector<AnswerRecord> records_;  // appended to the files, not recorded yet
+
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  std::map<std::size_t, Pending> pending_;  // by line number
+  int in_flight_ = 0;                       // sequences
+
+  const steady_clock::time_point started_ = steady_clock::now();
+  steady_clock::time_point told_ = started_;
+  JobProgress progress_;
+  std::int64_t live_before_ = 0;
+};
+
+}  // namespace
+
+JobOutcome run_lines(Generator& generator, JobStore& store, const std::string& job_id,
+                     const JobRunOptions& options,
+                     const std::function<void(const JobProgress&)>& progress,
+                     const std::atomic<bool>& stop) {
+  const auto job = store.job(job_id);
+  if (!job) throw Error(concat("cannot run job ", job_id, ": the store doesn't know it"));
+  return Runner(generator, store, *job, options, progress, stop).run();
+}
+
+}  // namespace barge

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "engine/generator.h"
+#include "jobs/batch_line.h"
+#include "jobs/job_store.h"
+
+namespace barge {
+
+/// Where a job stands, as its record on the disk has it.
+struct JobProgress {
+  std::int64_t total = 0, completed = 0, failed = 0;  // lines
+  std::int64_t resumed = 0;                           // of those, answered before this run
+  // Of this run only:
+  std::int64_t prompt_tokens = 0, generated_tokens = 0;  // of finished lines
+  double seconds = 0;
+  double tokens_per_s = 0;   // generated
+  double seconds_left = -1;  // at this run's rate of lines; -1: not known yet
+};
+
+struct JobRunOptions {
+  std::filesystem::path input;
+  std::filesystem::path output;  // answers
+  std::filesystem::path errors;  // error lines; may be `output`: then all lines go there
+  LineRules rules;
+  std::uint64_t seed = 0;  // for requests that bring none, see derived_seed
+  int window = 64;         // sequences handed to the generator at a time: block + lookahead
+  /// Counts tokens generated so far, also of unfinished lines; may be empty. For a rate that moves
+  /// between two finished lines.
+  std::function<std::int64_t()> live_tokens;
+};
+
+enum class JobOutcome { kFinished, kStopped };
+
+/// Answers the lines of a job (already in `store`, with its total) that have no answer yet, and
+/// returns when all have one, or soon after `stop` turned true: sequences in flight end with their
+/// sweep then, and only whole answers are kept. A line counts when it is on the disk and recorded;
+/// lines that finish together are recorded together, so a killed process repeats only what was in
+/// flight. Memory: for `window` lines and 16 to 32 bytes a custom_id.
+///
+/// `progress` (may be empty) is called on this thread after each record and twice a second.
+/// Throws IoError for the files, Error if the generator fails; what was recorded stays.
+JobOutcome run_lines(Generator& generator, JobStore& store, const std::string& job_id,
+                     const JobRunOptions& options,
+                     const std::function<void(const JobProgress&)>& progress,
+                     const std::atomic<bool>& stop);
+
+}  // namespace barge

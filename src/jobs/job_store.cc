@@ -1,0 +1,244 @@
+#include "jobs/job_store.h"
+
+#include <array>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "core/errors.h"
+#include "jobs/sqlite.h"
+
+namespace barge {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr std::array kStatusNames = {"validating", "in_progress", "finalizing", "completed",
+                                     "failed",     "cancelling",  "cancelled",  "expired"};
+
+constexpr const char* kSchema = R"sql(
+CREATE TABLE files (
+  id TEXT PRIMARY KEY, filename TEXT NOT NULL, purpose TEXT NOT NULL,
+  bytes INTEGER NOT NULL, created_at INTEGER NOT NULL);
+CREATE TABLE jobs (
+  id TEXT PRIMARY KEY, endpoint TEXT NOT NULL, input_file_id TEXT NOT NULL,
+  completion_window TEXT NOT NULL, metadata TEXT NOT NULL,
+  status TEXT NOT NULL, model TEXT, output_file_id TEXT, error_file_id TEXT,
+  errors TEXT NOT NULL, identity TEXT NOT NULL,
+  created_at INTEGER NOT NULL, in_progress_at INTEGER, finalizing_at INTEGER,
+  completed_at INTEGER, failed_at INTEGER, total INTEGER NOT NULL,
+  completed INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,
+  prompt_tokens INTEGER NOT NULL DEFAULT 0, generated_tokens INTEGER NOT NULL DEFAULT 0,
+  output_bytes INTEGER NOT NULL DEFAULT 0, error_bytes INTEGER NOT NULL DEFAULT 0,
+  logits_hash INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE answers (
+  job TEXT NOT NULL, line INTEGER NOT NULL, status INTEGER NOT NULL,
+  PRIMARY KEY (job, line)) WITHOUT ROWID;
+)sql";
+
+constexpr const char* kJobColumns =
+    "SELECT id, endpoint, input_file_id, completion_window, metadata, status, model, "
+    "output_file_id, error_file_id, errors, identity, created_at, in_progress_at, finalizing_at, "
+    "completed_at, failed_at, total, completed, failed, prompt_tokens, generated_tokens, "
+    "output_bytes, error_bytes, logits_hash FROM jobs ";
+
+JobStatus status_of(const std::string& name) {
+  for (std::size_t i = 0; i < kStatusNames.size(); ++i)
+    if (name == kStatusNames[i]) return static_cast<JobStatus>(i);
+  throw FormatError(concat("the job store holds an unknown status '", name, "'"));
+}
+
+JobRecord read_job(Statement& row) {
+  JobRecord job;
+  int column = 0;
+  job.id = row.text(column++);
+  job.endpoint = row.text(column++);
+  job.input_file_id = row.text(column++);
+  job.completion_window = row.text(column++);
+  job.metadata_json = row.text(column++);
+  job.status = status_of(row.text(column++));
+  job.model = row.maybe_text(column++);
+  job.output_file_id = row.maybe_text(column++);
+  job.error_file_id = row.maybe_text(column++);
+  job.errors_json = row.text(column++);
+  job.identity = nlohmann::json::parse(row.text(column++)).get<Identity>();
+  job.created_at = row.integer(column++);
+  job.in_progress_at = row.maybe_integer(column++);
+  job.finalizing_at = row.maybe_integer(column++);
+  job.completed_at = row.maybe_integer(column++);
+  job.failed_at = row.maybe_integer(column++);
+  for (std::int64_t* field : {&job.total, &job.completed, &job.failed, &job.prompt_tokens,
+                              &job.generated_tokens, &job.output_bytes, &job.error_bytes})
+    *field = row.integer(column++);
+  job.logits_hash = static_cast<std::uint64_t>(row.integer(column++));
+  return job;
+}
+
+FileRecord read_file(Statement& row) {
+  return {row.text(0), row.text(1), row.text(2), row.integer(3), row.integer(4)};
+}
+
+std::string identity_text(const Identity& identity) {
+  return nlohmann::json(identity).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+const char* status_name(JobStatus status) { return kStatusNames[static_cast<std::size_t>(status)]; }
+
+bool is_terminal(JobStatus status) {
+  return status == JobStatus::kCompleted || status == JobStatus::kFailed ||
+         status == JobStatus::kCancelled || status == JobStatus::kExpired;
+}
+
+class JobStore::Impl {
+ public:
+  explicit Impl(const std::filesystem::path& path) : db(path) {
+    Statement version(db, "PRAGMA user_version");
+    version.bind().step();
+    const auto found = version.integer(0);
+    version.bind();
+    if (found == kVersion) return;
+    if (found != 0)
+      throw FormatError(concat("the job store ", path.string(), " has format version ", found,
+                               ", this barge reads ", kVersion,
+                               "; use the barge that wrote it or another directory"));
+    Sqlite::Transaction transaction(db);
+    db.execute(kSchema);
+    db.execute(concat("PRAGMA user_version = ", kVersion).c_str());
+    transaction.commit();
+  }
+
+  void insert_file(const FileRecord& file) {
+    Statement(db, "INSERT INTO files VALUES (?, ?, ?, ?, ?)")
+        .bind(file.id, file.filename, file.purpose, file.bytes, file.created_at)
+        .run();
+  }
+
+  std::mutex mutex;  // guards db
+  Sqlite db;
+};
+
+JobStore::JobStore(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path)) {}
+JobStore::~JobStore() = default;
+
+void JobStore::add_file(const FileRecord& file) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->insert_file(file);
+}
+
+std::optional<FileRecord> JobStore::file(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement row(impl_->db, "SELECT * FROM files WHERE id = ?");
+  if (!row.bind(id).step()) return std::nullopt;
+  return read_file(row);
+}
+
+std::vector<FileRecord> JobStore::files() {
+  const std::lock_guard lock(impl_->mutex);
+  Statement row(impl_->db, "SELECT * FROM files ORDER BY created_at DESC, rowid DESC");
+  std::vector<FileRecord> files;
+  while (row.step()) files.push_back(read_file(row));
+  return files;
+}
+
+void JobStore::add_job(const JobRecord& job) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement(impl_->db,
+            "INSERT INTO jobs (id, endpoint, input_file_id, completion_window, metadata, status, "
+            "model, output_file_id, error_file_id, errors, identity, created_at, in_progress_at, "
+            "finalizing_at, completed_at, failed_at, total) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(job.id, job.endpoint, job.input_file_id, job.completion_window, job.metadata_json,
+            std::string(status_name(job.status)), job.model, job.output_file_id, job.error_file_id,
+            job.errors_json, identity_text(job.identity), job.created_at, job.in_progress_at,
+            job.finalizing_at, job.completed_at, job.failed_at, job.total)
+      .run();
+}
+
+std::optional<JobRecord> JobStore::job(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement row(impl_->db, concat(kJobColumns, "WHERE id = ?").c_str());
+  if (!row.bind(id).step()) return std::nullopt;
+  return read_job(row);
+}
+
+std::vector<JobRecord> JobStore::jobs() {
+  const std::lock_guard lock(impl_->mutex);
+  Statement row(impl_->db, concat(kJobColumns, "ORDER BY created_at DESC, rowid DESC").c_str());
+  std::vector<JobRecord> jobs;
+  while (row.step()) jobs.push_back(read_job(row));
+  return jobs;
+}
+
+std::vector<std::string> JobStore::unfinished() {
+  const std::lock_guard lock(impl_->mutex);
+  Statement row(impl_->db,
+                "SELECT id FROM jobs WHERE status NOT IN "
+                "('completed', 'failed', 'cancelled', 'expired') ORDER BY created_at, rowid");
+  std::vector<std::string> ids;
+  while (row.step()) ids.push_back(row.text(0));
+  return ids;
+}
+
+void JobStore::update_job(const JobRecord& job, std::span<const FileRecord> files) {
+  const std::lock_guard lock(impl_->mutex);
+  Sqlite::Transaction transaction(impl_->db);
+  for (const FileRecord& file : files) impl_->insert_file(file);
+  Statement(impl_->db,
+            "UPDATE jobs SET status = ?, model = ?, output_file_id = ?, error_file_id = ?, "
+            "errors = ?, identity = ?, in_progress_at = ?, finalizing_at = ?, completed_at = ?, "
+            "failed_at = ?, total = ? WHERE id = ?")
+      .bind(std::string(status_name(job.status)), job.model, job.output_file_id, job.error_file_id,
+            job.errors_json, identity_text(job.identity), job.in_progress_at, job.finalizing_at,
+            job.completed_at, job.failed_at, job.total, job.id)
+      .run();
+  transaction.commit();
+}
+
+void JobStore::remove_job(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex);
+  Sqlite::Transaction transaction(impl_->db);
+  Statement(impl_->db, "DELETE FROM answers WHERE job = ?").bind(id).run();
+  Statement(impl_->db, "DELETE FROM jobs WHERE id = ?").bind(id).run();
+  transaction.commit();
+}
+
+void JobStore::record_answers(const std::string& job_id, std::span<const AnswerRecord> answers,
+                              std::int64_t output_bytes, std::int64_t error_bytes) {
+  const std::lock_guard lock(impl_->mutex);
+  Sqlite::Transaction transaction(impl_->db);
+  Statement insert(impl_->db, "INSERT INTO answers VALUES (?, ?, ?)");
+  std::int64_t completed = 0, prompt_tokens = 0, generated_tokens = 0;
+  std::uint64_t hash = 0;
+  for (const AnswerRecord& answer : answers) {
+    insert.bind(job_id, answer.line, answer.status).run();
+    completed += answer.status == 200;
+    prompt_tokens += answer.prompt_tokens;
+    generated_tokens += answer.generated_tokens;
+    hash ^= answer.logits_hash;
+  }
+  Statement(impl_->db,
+            "UPDATE jobs SET completed = completed + ?, failed = failed + ?, "
+            "prompt_tokens = prompt_tokens + ?, generated_tokens = generated_tokens + ?, "
+            "output_bytes = ?, error_bytes = ?, "
+            "logits_hash = (logits_hash | ?) - (logits_hash & ?) WHERE id = ?")
+      .bind(completed, static_cast<std::int64_t>(answers.size()) - completed, prompt_tokens,
+            generated_tokens, output_bytes, error_bytes, static_cast<std::int64_t>(hash),
+            static_cast<std::int64_t>(hash), job_id)
+      .run();
+  transaction.commit();
+}
+
+std::vector<bool> JobStore::answered_lines(const std::string& job_id) {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<bool> lines(1);
+  Statement row(impl_->db, "SELECT line FROM answers WHERE job = ? ORDER BY line");
+  row.bind(job_id);
+  while (row.step()) {
+    const auto line = static_cast<std::size_t>(row.integer(0));
+    if (line >= lines.size()) lines.resize(std::max(line + 1, lines.size() * 2));
+    lines[line] = true;
+  }
+  return lines;
+}
+
+}  // namespace barge
