@@ -13,7 +13,7 @@
 
 namespace barge {
 
-/// A model as somebody published it, read in pieces and never whole in memory. One thread.
+/// A model as somebody published it, read in pieces and never whole in memory. Immutable; thread-safe.
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
