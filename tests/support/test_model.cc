@@ -1,0 +1,113 @@
+#include "tests/support/test_model.h"
+
+#include <future>
+#include <utility>
+
+#include "engine/logits_hash.h"
+#include "model/checkpoint.h"
+#include "model/dummy_checkpoint.h"
+#include "pack/convert.h"
+
+namespace barge {
+namespace {
+
+constexpr std::size_t kBudget = std::size_t{1} << 30;
+
+}  // namespace
+
+ModelConfig tiny_llama_config() {
+  ModelConfig config;
+  config.name = "tiny";
+  config.family = "llama";
+  config.hidden = 48;
+  config.layers = 2;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 12;
+  config.ffn = 88;
+  config.vocab = 300;
+  config.context = 128;
+  return config;
+}
+
+TestModel::TestModel(const std::string& model, int weight_bits)
+    : TestModel(*open_checkpoint(model), weight_bits) {}
+
+TestModel::TestModel(const ModelConfig& config, int weight_bits)
+    : TestModel(*make_dummy_checkpoint(config), weight_bits) {}
+
+TestModel::TestModel(const Checkpoint& checkpoint, int weight_bits)
+    : directory_(temporary_.path() / "pack"),
+      description_{.config = checkpoint.config(), .tokenizer = checkpoint.tokenizer()},
+      family_(make_family(checkpoint.config())) {
+  convert(checkpoint, {.weight_bits = weight_bits, .threads = 1}, directory_);
+  pack_ = std::make_unique<Pack>(directory_);
+}
+
+Policy tiny_policy() {
+  Policy policy;
+  policy.gpu_batch_size = 3;
+  policy.num_gpu_batches = 2;
+  policy.weight_bits = 32;
+  policy.kv_bits = 32;
+  policy.page_positions = 8;
+  policy.sweep_tokens = 40;
+  policy.max_positions = 128;
+  return policy;
+}
+
+TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
+    : budgets(kBudget, kBudget, kBudget),
+      device({.threads = setup.threads, .emulate_link = setup.emulate_link}, budgets),
+      disk({.io = setup.io}, device),
+      engine(model.pack(), model.family(), device, disk, budgets,
+             {.policy = setup.policy,
+              .compute = setup.compute,
+              .disk_directory = setup.disk_directory.empty() ? model.directory().parent_path()
+                                                             : setup.disk_directory,
+              .eos = setup.eos,
+              .hash_logits = true,
+              .reference_kernels = setup.reference_kernels}) {}
+
+std::vector<TokenId> TestAnswer::ids() const {
+  std::vector<TokenId> ids;
+  for (const SampledToken& token : tokens) ids.push_back(token.id);
+  return ids;
+}
+
+std::uint64_t TestAnswer::hash() const {
+  std::uint64_t hash = 0;
+  for (const auto* list : {&prompt, &tokens})
+    for (const SampledToken& token : *list) hash = combine_hash(hash, token.logits_hash);
+  return hash;
+}
+
+std::vector<TestAnswer> run_all(Engine& engine, std::vector<GenerationRequest> requests,
+                                bool keep_logits) {
+  std::vector<TestAnswer> answers(requests.size());
+  std::vector<std::promise<void>> ends(requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    TestAnswer& answer = answers[i];
+    requests[i].on_token = [&answer](const SampledToken& token) {
+      answer.tokens.push_back(token);
+      return true;
+    };
+    requests[i].on_prompt = [&answer](std::vector<SampledToken> tokens) {
+      answer.prompt = std::move(tokens);
+    };
+    if (keep_logits)
+      requests[i].on_logits = [&answer](const float* logits, int vocab) {
+        answer.logits.emplace_back(logits, logits + vocab);
+      };
+    requests[i].on_done = [&answer, &end = ends[i]](FinishReason reason, std::string error) {
+      answer.reason = reason;
+      answer.error = std::move(error);
+      end.set_value();
+    };
+    engine.submit(std::move(requests[i]));
+  }
+  for (std::promise<void>& end : ends) end.get_future().wait();
+  return answers;
+}
+
+}  // namespace barge

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cpu_device.h"
+#include "core/memory_budget.h"
+#include "engine/engine.h"
+#include "model/config.h"
+#include "model/description.h"
+#include "model/family.h"
+#include "offload/disk_queue.h"
+#include "offload/pack.h"
+#include "policy/policy.h"
+#include "tests/support/temp_directory.h"
+
+namespace barge {
+
+class Checkpoint;
+
+/// A Llama of two layers with grouped queries and odd sizes, 300 tokens: what most tests run.
+ModelConfig tiny_llama_config();
+
+/// A small model as a pack in a directory of its own. `weight_bits` as convert() takes them: 32
+/// keeps every checkpoint's numbers.
+class TestModel {
+ public:
+  /// MODEL as on the command line: a Hugging Face directory, a .gguf, dummy:NAME@LAYERS.
+  explicit TestModel(const std::string& model, int weight_bits = 32);
+  /// Random weights of this shape.
+  explicit TestModel(const ModelConfig& config, int weight_bits = 32);
+
+  const std::filesystem::path& directory() const { return directory_; }  // of the pack
+  const Pack& pack() const { return *pack_; }
+  const Family& family() const { return *family_; }
+  const ModelDescription& description() const { return description_; }
+
+ private:
+  TestModel(const Checkpoint& checkpoint, int weight_bits);
+
+  test::TempDirectory temporary_;
+  std::filesystem::path directory_;
+  ModelDescription description_;
+  std::unique_ptr<Pack> pack_;
+  std::unique_ptr<Family> family_;
+};
+
+/// A policy that tiny models run under: two micro-batches of three sequences, all in host memory.
+Policy tiny_policy();
+
+/// What an engine is built on in a test.
+struct TestSetup {
+  Policy policy = tiny_policy();
+  DType compute = DType::kF32;
+  double emulate_link = 0;  // bytes per second
+  DiskQueue::Io io = DiskQueue::Io::kAuto;
+  int threads = 1;
+  bool reference_kernels = false;
+  std::vector<TokenId> eos = {};
+  std::filesystem::path disk_directory = {};  // empty: beside the pack
+};
+
+/// An engine with everything below it. `model` must outlive it. Hashes logits.
+class TestEngine {
+ public:
+  TestEngine(const TestModel& model, const TestSetup& setup = {});
+
+  Budgets budgets;
+  CpuDevice device;
+  DiskQueue disk;
+  Engine engine;
+};
+
+/// What came of a request.
+struct TestAnswer {
+  std::vector<SampledToken> tokens, prompt;
+  std::vector<std::vector<float>> logits;  // of each generated position, if kept
+  FinishReason reason = FinishReason::kError;
+  std::string error;
+
+  std::vector<TokenId> ids() const;
+  std::uint64_t hash() const;  // over all positions' logits, the prompt's wanted ones first
+};
+
+/// Gives all requests to the engine at once and waits for their ends. The requests' callbacks are
+/// replaced.
+std::vector<TestAnswer> run_all(Engine& engine, std::vector<GenerationRequest> requests,
+                                bool keep_logits = false);
+
+}  // namespace barge
