@@ -1,0 +1,366 @@
+#include "offload/weight_store.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "offload/byte_ring.h"
+#include "offload/panel_reader.h"
+#include "offload/table_lookup.h"
+#include "offload/weight_plan.h"
+
+namespace barge {
+namespace {
+
+constexpr std::size_t kMaxRunBytes = 4_MiB;     // of one read of several panels
+constexpr std::size_t kMaxLookupBytes = 1_MiB;  // of the panels that a look-up reads at once
+constexpr std::size_t kLoadsAtOnce = 8;         // runs under way while the homes are filled
+constexpr std::size_t kRunsPerRing = 4;         // so that some are read while one is computed
+
+struct Largest {
+  std::size_t panel = 0, table_panel = 0;
+};
+
+Largest largest_panels(const Pack& pack) {
+  Largest largest;
+  for (const PackTensor& tensor : pack.tensors())
+    for (const PackPanel& panel : tensor.panels) {
+      largest.panel = std::max(largest.panel, panel.stored_bytes());
+      if (tensor.kind == PackTensor::Kind::kTable)
+        largest.table_panel = std::max(largest.table_panel, panel.stored_bytes());
+    }
+  return largest;
+}
+
+// Whether any matrix or table passes through the ring.
+bool any_streamed(const Pack& pack, const std::vector<std::vector<Tier>>& homes, bool unified) {
+  for (std::size_t t = 0; t < std::min(homes.size(), pack.tensors().size()); ++t) {
+    if (pack.tensors()[t].kind == PackTensor::Kind::kVector) continue;
+    for (const Tier home : homes[t])
+      if (home == Tier::kDisk || (home == Tier::kHost && !unified)) return true;
+  }
+  return false;
+}
+
+// Memory known to the disk queue as long as this lives.
+class Registration {
+ public:
+  Registration() = default;
+  Registration(DiskQueue& disk, std::span<std::byte> memory) : disk_(&disk), memory_(memory) {
+    if (!memory_.empty()) disk_->register_memory({&memory_, 1});
+  }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+  ~Registration() {
+    if (!memory_.empty()) disk_->unregister_memory({&memory_, 1});
+  }
+
+ private:
+  DiskQueue* disk_ = nullptr;
+  std::span<std::byte> memory_;
+};
+
+// How the bytes of the ring (and of staging) are shared out.
+struct Shares {
+  std::size_t ring = 0, staging = 0, lookup = 0, run = 0;
+};
+
+Shares share_out(const Pack& pack, const WeightStore::Options& options, bool unified,
+                 bool streams) {
+  const Largest largest = largest_panels(pack);
+  const std::size_t least = WeightStore::smallest_ring_bytes(pack);
+  const auto check = [&](const char* what, std::size_t bytes, const char* flag) {
+    if (bytes < least)
+      throw ConfigError(concat("a ", what, " of ", format_bytes(bytes),
+                               " is too small for this pack: it takes at least ",
+                               format_bytes(least), ", two panels of up to ",
+                               format_bytes(largest.panel), "; give more memory with ", flag));
+  };
+  if (streams) check("weight ring", options.ring_bytes, unified ? "--cpu-memory" : "--gpu-memory");
+  if (!unified) check("weight staging", options.staging_bytes, "--cpu-memory");
+  Shares shares;
+  // What look-ups use comes out of the host's side, and leaves two panels of it.
+  const std::size_t host = unified ? options.ring_bytes : options.staging_bytes;
+  if (largest.table_panel > 0 && (streams || !unified))
+    shares.lookup = std::max(2 * largest.table_panel,
+                             std::min({kMaxLookupBytes, host - 2 * largest.panel, host / 8})) /
+                    kSectorBytes * kSectorBytes;
+  if (streams) shares.ring = options.ring_bytes - (unified ? shares.lookup : 0);
+  if (!unified) shares.staging = options.staging_bytes - shares.lookup;
+  shares.run = std::min(kMaxRunBytes, streams ? shares.ring / kRunsPerRing : kMaxRunBytes);
+  if (!unified) shares.run = std::min(shares.run, shares.staging / kRunsPerRing);
+  return shares;
+}
+
+}  // namespace
+
+class WeightStore::Impl {
+ public:
+  Impl(const Pack& pack, std::span<const int> visits, const std::vector<std::vector<Tier>>& homes,
+       Device& device, DiskQueue& disk, const Options& options,
+       const std::function<void(std::size_t, std::size_t)>& progress)
+      : pack_(pack),
+        device_(device),
+        shares_(share_out(pack, options, device.unified(),
+                          any_streamed(pack, homes, device.unified()))),
+        plan_(plan_weights(pack, visits, homes, device.unified(), shares_.run)),
+        host_(memory(Tier::kHost, plan_.memory_bytes.host, "weights")),
+        on_device_(memory(Tier::kDevice, plan_.memory_bytes.device, "weights")),
+        ring_memory_(memory(Tier::kDevice,
+                            device.unified() ? shares_.ring + shares_.lookup : shares_.ring,
+                            "weight ring")),
+        staging_memory_(memory(Tier::kHost, device.unified() ? 0 : shares_.staging + shares_.lookup,
+                               "weight staging")),
+        addresses_(addresses()),
+        registration_(disk, disk_memory()),
+        reader_(pack, disk, device,
+                device.unified() ? std::span<std::byte>{} : disk_memory().first(shares_.staging)),
+        lookup_(pack, plan_, addresses_, device, reader_, disk_memory().last(shares_.lookup)),
+        ring_(shares_.ring) {
+    for (std::size_t i = 0; i < plan_.runs.size(); ++i)
+      if (plan_.runs[i].streamed) streamed_.push_back(i);
+    load(progress);
+    if (!streamed_.empty()) thread_ = std::thread([this] { prefetch(); });
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    for (; ring_.oldest_released(); ring_.drop_oldest()) wait_quietly(ring_.oldest_reader());
+  }
+
+  Run next() {
+    if (plan_.runs.empty()) throw Error("a weight store without visits has no next run");
+    const WeightPlan::Run& planned = plan_.runs[next_run_];
+    Fetched fetched;
+    if (planned.streamed) fetched = take_fetched();
+    next_run_ = (next_run_ + 1) % plan_.runs.size();
+
+    const PanelRange& range = planned.panels;
+    const auto t = static_cast<std::size_t>(range.tensor);
+    const PackTensor& tensor = pack_.tensors()[t];
+    Run run;
+    run.tensor = range.tensor;
+    run.first_row = tensor.panels[range.first].first_row;
+    run.ticket_ = fetched.ticket;
+    run.ready = std::move(fetched.ready);
+    const std::byte* at = ring_memory_.data() + fetched.offset;
+    for (std::size_t p = range.first; p < range.first + range.count; ++p) {
+      const PackPanel& panel = tensor.panels[p];
+      run.panels.push_back({planned.streamed ? at : addresses_[t][p], panel.layout});
+      at += panel.stored_bytes();
+    }
+    return run;
+  }
+
+  void release(Run run, Event last_reader) {
+    if (run.ticket_ < 0) return;
+    {
+      const std::scoped_lock lock(mutex_);
+      ring_.release(run.ticket_, std::move(last_reader));
+      if (ring_.oldest_released()) starved_ = false;
+    }
+    changed_.notify_all();
+  }
+
+  const float* vector(int tensor) const {
+    const auto t = static_cast<std::size_t>(tensor);
+    if (t >= pack_.tensors().size() || pack_.tensors()[t].kind != PackTensor::Kind::kVector)
+      throw Error(concat("tensor ", tensor, " is no vector"));
+    return reinterpret_cast<const float*>(addresses_[t].front());
+  }
+
+  Event lookup(int tensor, std::span<const std::int32_t> ids, std::byte* to) {
+    return lookup_.gather(tensor, ids, to);
+  }
+
+  PerTier<std::size_t> bytes_at_home() const { return plan_.at_home; }
+
+  WeightTraffic traffic() const {
+    const std::scoped_lock lock(mutex_);
+    return {.disk_bytes = reader_.disk_bytes(),
+            .link_bytes = reader_.link_bytes(),
+            .stall_seconds = stall_seconds_};
+  }
+
+ private:
+  struct Fetched {
+    std::int64_t ticket = -1;
+    std::size_t offset = 0;
+    Event ready;
+  };
+
+  Buffer memory(Tier tier, std::size_t bytes, std::string_view tag) {
+    return bytes == 0 ? Buffer() : device_.allocate(tier, bytes, tag);
+  }
+
+  // What disk reads end in again and again; its end is the look-ups'.
+  std::span<std::byte> disk_memory() const {
+    return device_.unified() ? std::span(ring_memory_.data(), shares_.ring + shares_.lookup)
+                             : std::span(staging_memory_.data(), shares_.staging + shares_.lookup);
+  }
+
+  std::vector<std::vector<std::byte*>> addresses() const {
+    std::vector<std::vector<std::byte*>> addresses;
+    for (std::size_t t = 0; t < plan_.homes.size(); ++t) {
+      auto& panels = addresses.emplace_back();
+      for (std::size_t p = 0; p < plan_.homes[t].size(); ++p) {
+        const Tier home = plan_.homes[t][p];
+        panels.push_back(home == Tier::kDisk ? nullptr
+                                             : (home == Tier::kHost ? host_ : on_device_).data() +
+                                                   plan_.offsets[t][p]);
+      }
+    }
+    return addresses;
+  }
+
+  // Fills the homes in memory, a few reads at once, straight into place where that is host memory.
+  void load(const std::function<void(std::size_t, std::size_t)>& progress) {
+    const std::size_t total = plan_.memory_bytes.host + plan_.memory_bytes.device;
+    std::size_t done = 0;
+    std::deque<std::pair<Event, std::size_t>> under_way;
+    const auto end_oldest = [&] {
+      under_way.front().first.wait();
+      done += under_way.front().second;
+      under_way.pop_front();
+      if (progress) progress(done, total);
+    };
+    try {
+      for (const PanelRange& range : plan_.loads) {
+        if (under_way.size() == kLoadsAtOnce) end_oldest();
+        const auto t = static_cast<std::size_t>(range.tensor);
+        std::byte* const to = addresses_[t][range.first];
+        under_way.emplace_back(plan_.homes[t][range.first] == Tier::kHost
+                                   ? reader_.read(range, to, IoPriority::kWeightRead)
+                                   : reader_.read_to_device(range, to),
+                               stored_bytes(pack_, range));
+      }
+      while (!under_way.empty()) end_oldest();
+    } catch (...) {
+      for (const auto& [event, bytes] : under_way) wait_quietly(event);
+      throw;
+    }
+  }
+
+  // The prefetch thread: the streamed runs of one sweep after the other, as far as space allows.
+  void prefetch() {
+    try {
+      for (std::size_t i = 0;; i = (i + 1) % streamed_.size()) {
+        const WeightPlan::Run& run = plan_.runs[streamed_[i]];
+        const auto space = take_space(run.bytes);
+        if (!space) return;
+        std::byte* const to = ring_memory_.data() + space->offset;
+        const auto t = static_cast<std::size_t>(run.panels.tensor);
+        Event ready = run.home == Tier::kDisk
+                          ? reader_.read_to_device(run.panels, to)
+                          : reader_.send_to_device(addresses_[t][run.panels.first], run.bytes, to);
+        {
+          const std::scoped_lock lock(mutex_);
+          fetched_.push_back({space->ticket, space->offset, std::move(ready)});
+        }
+        changed_.notify_all();
+      }
+    } catch (...) {
+      {
+        const std::scoped_lock lock(mutex_);
+        failure_ = std::current_exception();
+      }
+      changed_.notify_all();
+    }
+  }
+
+  // Waits for the readers of what was in that place before. Nothing when the store ends.
+  std::optional<ByteRing::Space> take_space(std::size_t bytes) {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      if (const auto space = ring_.try_take(bytes)) return space;
+      if (ring_.oldest_released()) {
+        const Event reader = ring_.oldest_reader();
+        lock.unlock();
+        reader.wait();
+        lock.lock();
+        ring_.drop_oldest();
+      } else {
+        starved_ = true;
+        changed_.notify_all();
+        changed_.wait(lock, [this] { return stopping_ || ring_.oldest_released(); });
+      }
+    }
+    return std::nullopt;
+  }
+
+  Fetched take_fetched() {
+    std::unique_lock lock(mutex_);
+    const Seconds begin = device_.clock().now();
+    changed_.wait(lock, [this] { return !fetched_.empty() || failure_ || starved_; });
+    stall_seconds_ += (device_.clock().now() - begin).count();
+    if (!fetched_.empty()) {
+      Fetched fetched = std::move(fetched_.front());
+      fetched_.pop_front();
+      return fetched;
+    }
+    if (failure_) std::rethrow_exception(failure_);
+    // Only the caller could release what is in the way, and it is here.
+    throw ConfigError(concat("the weight ring of ", format_bytes(ring_.capacity()),
+                             " can't hold one more run beside those in use; give it more memory"));
+  }
+
+  const Pack& pack_;
+  Device& device_;
+  const Shares shares_;
+  const WeightPlan plan_;
+  const Buffer host_, on_device_, ring_memory_, staging_memory_;
+  const std::vector<std::vector<std::byte*>> addresses_;
+  const Registration registration_;
+  PanelReader reader_;
+  TableLookup lookup_;
+  std::vector<std::size_t> streamed_;  // of plan_.runs
+  std::size_t next_run_ = 0;           // of plan_.runs, for `next`
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  ByteRing ring_;
+  std::deque<Fetched> fetched_;  // in the order of streamed_, for `next`
+  std::exception_ptr failure_;   // of the prefetch
+  bool starved_ = false;         // the prefetch waits for a run that the caller holds
+  bool stopping_ = false;
+  double stall_seconds_ = 0;
+
+  std::thread thread_;
+};
+
+std::size_t WeightStore::smallest_ring_bytes(const Pack& pack) {
+  const Largest largest = largest_panels(pack);
+  return 2 * largest.panel + 2 * largest.table_panel;
+}
+
+WeightStore::WeightStore(const Pack& pack, std::span<const int> visits,
+                         const std::vector<std::vector<Tier>>& homes, Device& device,
+                         DiskQueue& disk, const Options& options,
+                         const std::function<void(std::size_t, std::size_t)>& progress)
+    : impl_(std::make_unique<Impl>(pack, visits, homes, device, disk, options, progress)) {}
+WeightStore::~WeightStore() = default;
+
+WeightStore::Run WeightStore::next() { return impl_->next(); }
+void WeightStore::release(Run run, Event last_reader) {
+  impl_->release(std::move(run), std::move(last_reader));
+}
+const float* WeightStore::vector(int tensor) const { return impl_->vector(tensor); }
+Event WeightStore::lookup(int tensor, std::span<const std::int32_t> ids, std::byte* to) {
+  return impl_->lookup(tensor, ids, to);
+}
+PerTier<std::size_t> WeightStore::bytes_at_home() const { return impl_->bytes_at_home(); }
+WeightTraffic WeightStore::traffic() const { return impl_->traffic(); }
+
+}  // namespace barge
