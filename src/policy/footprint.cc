@@ -14,6 +14,17 @@ std::size_t share_of(std::size_t bytes, double share) {
   return static_cast<std::size_t>(std::ceil(static_cast<double>(bytes) * share));
 }
 
+// What the weight store wants at least: two of the largest panels, and as much for look-ups.
+std::size_t smallest_ring(const ModelShape& shape) {
+  std::size_t panel = 0, table_panel = 0;
+  for (const ModelShape::Matrix& matrix : shape.matrices)
+    for (const std::size_t bytes : matrix.panel_bytes) {
+      panel = std::max(panel, bytes);
+      if (matrix.table) table_panel = std::max(table_panel, bytes);
+    }
+  return 2 * panel + 2 * table_panel;
+}
+
 }  // namespace
 
 std::vector<std::vector<Tier>> panel_homes(const ModelShape& shape,
@@ -76,7 +87,8 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
   const auto layers = static_cast<std::size_t>(shape.layers);
 
   f.vectors = shape.vector_bytes;
-  f.hidden = pages_of(rows * static_cast<std::size_t>(shape.hidden) * sizeof(float));
+  // The engine pads rows to cache lines; the shape's other bytes per row are padded already.
+  f.hidden = pages_of(rows * round_up(static_cast<std::size_t>(shape.hidden) * sizeof(float), 64));
   f.scratch = pages_of(rows * shape.scratch_bytes_per_row);
   f.wanted = pages_of(sequences * shape.wanted_bytes_per_row);
   f.lookup = f.lookup_host = pages_of(rows * shape.table_row_bytes);
@@ -93,8 +105,9 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
     }
   f.pack += shape.vector_bytes;
   const bool streams = f.weights.disk > 0 || (!unified && f.weights.host > 0);
-  if (streams) f.weight_ring = std::max(policy.ring_bytes, 4 * shape.largest_panel_bytes());
-  if (!unified) f.weight_staging = pages_of(f.weight_ring / 2);
+  const std::size_t least = smallest_ring(shape);
+  if (streams) f.weight_ring = pages_of(std::max(policy.ring_bytes, 2 * least));
+  if (!unified) f.weight_staging = pages_of(std::max(f.weight_ring / 2, least));
 
   // The block as planned, or one sequence at its longest, which must always fit.
   const auto pages_of_sequence = [&](int positions) {
