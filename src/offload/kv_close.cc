@@ -29,9 +29,9 @@ void KvStore::close(Lease lease, Event computed) {
   Events until = state.reads;
   also_after(until, computed);
   also_after(until, home);
+  if (state.device_region) impl.device_ring.release(*state.device_region, until);
   also_after(until, impl.write_pages(state.sealed, from, home));
   if (state.host_region) impl.host_ring().release(*state.host_region, until);
-  if (state.device_region) impl.device_ring.release(*state.device_region, until);
 
   Events last;
   also_after(last, lease.ready);

@@ -73,7 +73,7 @@ KvStore::Impl::Opening::Need KvStore::Impl::Opening::count() {
       const KvPage& tail = impl_.pages[at.pages.back()];
       shared_tail = tail.owners - left[at.pages.back()] > 1;
       if (shared_tail) ++left[at.pages.back()];
-      own_tail = !shared_tail && tail.pool_slot >= 0;
+      own_tail = !shared_tail;
     }
     if (home == Tier::kDisk) {
       need.disk_slots += whole - static_cast<std::size_t>(span.first_position / page_positions);
@@ -134,9 +134,10 @@ std::byte* KvStore::Impl::Opening::read_page(KvPageId id, std::int32_t records) 
   }
   const KvRing::Position position = host_next_++;
   std::byte* const to = impl_.host_ring().at(position);
-  if (const std::byte* staged = still_staged(page)) {
+  if (const std::byte* staged = impl_.still_staged(page)) {
+    held_.push_back(page.staged);
     if (!impl_.unified) return show(staged, bytes);
-    push({to, staged, bytes, Tier::kHost, Tier::kHost, no_read()});
+    push({to, staged, bytes, Tier::kHost, Tier::kHost, /*reads=*/0});
     return to;
   }
   read_from_disk(page.disk_slot, to);
@@ -151,20 +152,18 @@ std::byte* KvStore::Impl::Opening::append_page(KvSequence& sequence, KvLayer& at
   const bool seals = home_ == Tier::kDisk && end == impl_.page_positions;
   std::byte* to = nullptr;
   if (const KvPageId old = kept > 0 ? at.pages[i] : -1;
-      old >= 0 && !seals && impl_.pages[old].pool_slot >= 0 && impl_.pages[old].owners == 1) {
+      old >= 0 && !seals && impl_.pages[old].owners == 1) {
     also_after(needed_, std::exchange(impl_.pages[old].former, {}));
     to = impl_.pool(home_).at(impl_.pages[old].pool_slot);
   } else {
     const KvPageId id = impl_.pages.create();
-    Events taken_after;
-    to = seals ? seal(id, sequence, at, index) : take_slot(id, taken_after);
+    to = seals ? seal(id, sequence, at, index) : take_slot(id);
     if (old >= 0) {
-      move_kept(old, to, kept, taken_after);
+      move_kept(old, to, kept);
       at.pages[i] = id;
     } else {
       at.pages.push_back(id);
     }
-    also_after(needed_, taken_after);
   }
   if (impl_.in_place(home_)) return to;
   std::byte* const shown = show(to, to_bytes(kept));
@@ -186,7 +185,7 @@ std::byte* KvStore::Impl::Opening::seal(KvPageId id, const KvSequence& sequence,
   return impl_.host_ring().at(page.staged);
 }
 
-std::byte* KvStore::Impl::Opening::take_slot(KvPageId id, Events& after) {
+std::byte* KvStore::Impl::Opening::take_slot(KvPageId id) {
   KvPool& pool = impl_.pool(home_);
   KvPage& page = impl_.pages[id];
   if (spare_slot_ >= 0) {
@@ -194,47 +193,26 @@ std::byte* KvStore::Impl::Opening::take_slot(KvPageId id, Events& after) {
   } else {
     KvPool::Slot slot = pool.take();
     page.pool_slot = slot.index;
-    after = std::move(slot.after);
+    also_after(needed_, slot.after);
   }
   return pool.at(page.pool_slot);
 }
 
-// The sequence leaves `old`, with a copy of the first records.
-void KvStore::Impl::Opening::move_kept(KvPageId old, std::byte* to, std::int32_t kept,
-                                       Events& taken_after) {
+// The sequence leaves an open page, with a copy of its first records.
+void KvStore::Impl::Opening::move_kept(KvPageId old, std::byte* to, std::int32_t kept) {
   KvPage& page = impl_.pages[old];
-  if (page.pool_slot >= 0) {
-    const KvPool& pool = impl_.pool(home_);
-    also_after(needed_, taken_after);
-    push({to, pool.at(page.pool_slot), to_bytes(kept), pool.tier(), pool.tier(), no_read()});
-  } else if (const std::byte* staged = still_staged(page)) {
-    also_after(needed_, taken_after);
-    push({to, staged, to_bytes(kept), Tier::kHost, Tier::kHost, no_read()});
-  } else {
-    wait_until_over(taken_after);  // the disk can't; rare: a fork within a page that is on disk
-    read_from_disk(page.disk_slot, to);
-  }
+  const KvPool& pool = impl_.pool(home_);
+  push({to, pool.at(page.pool_slot), to_bytes(kept), pool.tier(), pool.tier(), /*reads=*/0});
   if (--page.owners > 0) {
     shared_.push_back(old);
     return;
   }
   // The slot may serve again in this lease: its new records come after `ready`, so after the copy.
-  if (home_ == Tier::kDisk && page.pool_slot >= 0) {
+  if (home_ == Tier::kDisk) {
     also_after(needed_, page.former);
     spare_slot_ = std::exchange(page.pool_slot, -1);
   }
   orphaned_.emplace_back(old, home_);
-}
-
-// The memory in which a page was sealed, while its write may be under way; else it is on disk.
-const std::byte* KvStore::Impl::Opening::still_staged(KvPage& page) {
-  if (!page.written.done() && impl_.host_ring().holds(page.staged)) {
-    held_.push_back(page.staged);
-    return impl_.host_ring().at(page.staged);
-  }
-  page.written.wait();
-  page.written = {};
-  return nullptr;
 }
 
 void KvStore::Impl::Opening::read_from_disk(KvDiskSlots::Slot slot, std::byte* to) {

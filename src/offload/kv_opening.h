@@ -36,9 +36,8 @@ class KvStore::Impl::Opening {
   std::byte* append_page(KvSequence& sequence, KvLayer& at, std::int32_t index, std::int32_t kept,
                          std::int32_t end);
   std::byte* seal(KvPageId id, const KvSequence& sequence, KvLayer& at, std::int32_t index);
-  std::byte* take_slot(KvPageId id, Events& after);
-  void move_kept(KvPageId old, std::byte* to, std::int32_t kept, Events& taken_after);
-  const std::byte* still_staged(KvPage& page);
+  std::byte* take_slot(KvPageId id);
+  void move_kept(KvPageId old, std::byte* to, std::int32_t kept);
   void read_from_disk(KvDiskSlots::Slot slot, std::byte* to);
   std::byte* show(const std::byte* from, std::size_t bytes);
   void push(const Copy& copy);
@@ -48,7 +47,6 @@ class KvStore::Impl::Opening {
   std::size_t to_bytes(std::int32_t records) const {
     return static_cast<std::size_t>(records) * impl_.record_bytes;
   }
-  static int no_read() { return 0; }
 
   Impl& impl_;
   const int layer_;

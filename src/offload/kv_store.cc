@@ -71,32 +71,6 @@ KvStore::SequenceId KvStore::add(const Placement& placement, int max_positions) 
   return impl_->last_sequence;
 }
 
-KvStore::SequenceId KvStore::fork(SequenceId of, int positions, int max_positions) {
-  const KvSequence& parent = impl_->sequence(of, "fork");
-  const auto refuse = [&](const auto&... why) {
-    throw Error(concat("cannot fork KV sequence ", of, " at position ", positions, ": ", why...));
-  };
-  if (parent.out) refuse("it is swapped out");
-  if (positions < 0 || positions > max_positions) refuse("the fork has room for ", max_positions);
-  for (const KvLayer& layer : parent.layers) {
-    if (layer.leased) refuse("a lease of its pages is still open");
-    if (layer.positions < positions) refuse("a layer has only ", layer.positions, " positions");
-  }
-  KvSequence child{.homes = parent.homes, .max_positions = max_positions};
-  const auto pages = divide_up(static_cast<std::size_t>(positions),
-                               static_cast<std::size_t>(impl_->page_positions));
-  for (const KvLayer& from : parent.layers) {
-    KvLayer& layer = child.layers.emplace_back();
-    layer.positions = positions;
-    layer.after = from.after;  // what the shared pages hold is there only then
-    layer.pages.assign(from.pages.begin(), from.pages.begin() + static_cast<std::ptrdiff_t>(pages));
-    for (KvPageId id : layer.pages) ++impl_->pages[id].owners;
-  }
-  impl_->placement.add(child.homes, max_positions);
-  impl_->sequences.emplace(++impl_->last_sequence, std::move(child));
-  return impl_->last_sequence;
-}
-
 void KvStore::remove(SequenceId id) {
   KvSequence& sequence = impl_->sequence(id, "remove");
   for (const KvLayer& layer : sequence.layers)
@@ -195,7 +169,7 @@ KvStore::Impl::Staging KvStore::Impl::staging(Tier home, const Span& span) const
   const auto end = static_cast<std::size_t>(span.first_position + span.rows);
   const auto per_page = static_cast<std::size_t>(page_positions);
   const std::size_t pages = divide_up(end, per_page);
-  const std::size_t on_disk = home != Tier::kDisk ? 0 : span.rows > 0 ? end / per_page : pages;
+  const std::size_t on_disk = home == Tier::kDisk ? end / per_page : 0;
   return {.host = on_disk, .device = unified ? 0 : pages};
 }
 
@@ -214,6 +188,13 @@ void KvStore::Impl::check_writes() {
   if (!write_failure) return;
   failure_told = true;
   std::rethrow_exception(write_failure);
+}
+
+const std::byte* KvStore::Impl::still_staged(KvPage& page) {
+  if (!page.written.done() && host_ring().holds(page.staged)) return host_ring().at(page.staged);
+  page.written.wait();
+  page.written = {};
+  return nullptr;
 }
 
 void KvStore::Impl::leave(KvPageId id, Tier home, const Events& after) {

@@ -57,8 +57,14 @@ class KvStore::Impl {
   void check_writes();
   /// One owner leaves: the page's places are free after `after`, and after its other former users.
   void leave(KvPageId id, Tier home, const Events& after);
+  /// A page of one owner that begins like a sealed one; adds to what to wait for before use.
+  KvPageId open_copy(KvPageId of, std::int32_t records, Events& after);
   /// The same where no owner is left.
   void free_page(KvPageId id, Tier home, const Events& after);
+
+  /// The memory in which a page was sealed, while its write may be under way; null: it is on disk.
+  /// Throws if the write failed.
+  const std::byte* still_staged(KvPage& page);
 
   struct Extent {  // consecutive on disk and in memory
     KvDiskSlots::Slot slot;
