@@ -48,7 +48,6 @@ void choose_codes(const float* x, std::size_t count, float low, float inverse,
 }
 
 void encode_q4(const float* x, int head_dim, int group, std::byte* codes, std::byte* pairs) {
-  std::memset(codes, 0, static_cast<std::size_t>(head_dim + 1) / 2);
   for (int first = 0; first < head_dim; first += group, pairs += 4) {
     const int count = std::min(group, head_dim - first);
     float low = 0, high = 0;
@@ -79,6 +78,7 @@ void encode_head(const KvFormat& format, const float* x, std::byte* codes, std::
 }
 
 void AppendRecord(const KvFormat& format, const float* k, const float* v, std::byte* record) {
+  std::memset(record, 0, format.record_bytes());  // codes are or'ed in, and gaps are defined
   for (int head = 0; head < format.kv_heads; ++head, k += format.head_dim, v += format.head_dim) {
     encode_head(format, k, record + format.k_offset(head), record + format.k_scale_offset(head));
     encode_head(format, v, record + format.v_offset(head), record + format.v_scale_offset(head));
