@@ -2,6 +2,7 @@
 // what was written last.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <random>
 
 #include "tests/offload/kv_harness.h"
@@ -63,22 +64,46 @@ class KvStoreProperty : public testing::TestWithParam<Schedule> {
     return std::next(kv.live.begin(), below(static_cast<int>(kv.live.size())))->first;
   }
 
+  // What a sequence may come to hold in each tier.
+  static PerTier<std::size_t> promise(const KvHarness& kv, const KvStore::Placement& placement,
+                                      int positions, bool out) {
+    const auto bytes = kv.store->bytes(placement, positions);
+    if (out) return {0, 0, bytes.device + bytes.host + bytes.disk};
+    return bytes;
+  }
+
+  // Admission: whether all live sequences could run to their ends beside one more.
+  static bool fits(const KvHarness& kv, PerTier<std::size_t> more) {
+    for (const auto& [id, sequence] : kv.live) {
+      const auto bytes = promise(kv, sequence.placement, sequence.max_positions, sequence.out);
+      for (Tier tier : kTiers) more[tier] += bytes[tier];
+    }
+    return std::all_of(kTiers.begin(), kTiers.end(),
+                       [&](Tier tier) { return more[tier] <= kv.store->capacity()[tier]; });
+  }
+
   // Between sweeps: some leave, some enter, by themselves or as forks, some go out and come back.
   void shuffle(KvHarness& kv) {
     if (!kv.live.empty() && chance(0.3)) kv.remove(any(kv));
-    if (kv.live.size() < kLive && chance(0.7)) kv.add(1 + below(kMaxPositions));
+    if (const int most = 1 + below(kMaxPositions);
+        kv.live.size() < kLive && chance(0.7) &&
+        fits(kv, promise(kv, kv.store->place(most), most, false)))
+      kv.add(most);
     if (!kv.live.empty() && kv.live.size() < kLive && chance(0.4)) {
       const auto of = any(kv);
-      if (!kv.live.at(of).out) {
-        const int positions = below(kv.live.at(of).positions() + 1);
-        kv.fork(of, positions, std::min(kMaxPositions, positions + 1 + below(20)));
-      }
+      const auto& parent = kv.live.at(of);
+      const int positions = below(parent.positions() + 1);
+      const int most = std::min(kMaxPositions, positions + 1 + below(20));
+      if (!parent.out && fits(kv, promise(kv, parent.placement, most, false)))
+        kv.fork(of, positions, most);
     }
-    for (auto& [id, sequence] : kv.live)
-      if (chance(sequence.out ? 0.4 : 0.1)) {
-        sequence.out ? kv.store->swap_in(id) : kv.store->swap_out(id);
-        sequence.out = !sequence.out;
-      }
+    for (auto& [id, sequence] : kv.live) {
+      if (!chance(sequence.out ? 0.4 : 0.1)) continue;
+      const auto there = promise(kv, sequence.placement, sequence.max_positions, !sequence.out);
+      if (!fits(kv, there)) continue;
+      sequence.out ? kv.store->swap_in(id) : kv.store->swap_out(id);
+      sequence.out = !sequence.out;
+    }
   }
 
   // Prompts in chunks, then one by one; some read only, some rest; in up to three micro-batches.
@@ -94,24 +119,33 @@ class KvStoreProperty : public testing::TestWithParam<Schedule> {
     return batches;
   }
 
-  // Every sequence at its longest, in memory and swapped out: never more than what was promised.
-  static void give_capacity(KvStore::Options& options) {
-    const std::size_t pages =
-        static_cast<std::size_t>(kLive) * static_cast<std::size_t>(options.layers) *
-        divide_up(kMaxPositions, static_cast<std::size_t>(options.page_positions));
+  // Room for so many sequences of full length in each tier, and as many again on disk when out.
+  static void give_capacity(KvStore::Options& options, int sequences) {
+    const auto pages_of = [&](int count) {
+      return static_cast<std::size_t>(count) *
+             divide_up(kMaxPositions, static_cast<std::size_t>(options.page_positions));
+    };
+    const std::size_t pages = pages_of(sequences) * static_cast<std::size_t>(options.layers);
     const std::size_t page_bytes = round_up(
         static_cast<std::size_t>(options.page_positions) * options.format.record_bytes(), 4096);
-    options.capacity_bytes = {pages * page_bytes, pages * page_bytes, 2 * pages * page_bytes};
-    // Two micro-batches of all that there is fit; the third must wait.
-    options.staging_bytes = 2 * pages / static_cast<std::size_t>(options.layers) * page_bytes;
+    const auto of_share = [&](double share) {
+      return static_cast<std::size_t>(std::ceil(share * static_cast<double>(pages))) * page_bytes;
+    };
+    const auto tails = static_cast<std::size_t>(sequences * options.layers) * page_bytes;
+    options.capacity_bytes = {of_share(options.share.device), of_share(options.share.host) + tails,
+                              2 * pages * page_bytes};
+    // Two micro-batches of all that there can be: what follows must wait for their regions.
+    options.staging_bytes = 2 * pages_of(kLive) * page_bytes;
   }
+
+  void run(int sequences);
 
   std::mt19937 random_;
 };
 
-TEST_P(KvStoreProperty, ALeaseShowsWhatWasWrittenLast) {
+void KvStoreProperty::run(int sequences) {
   auto config = GetParam().config;
-  give_capacity(config.store);
+  give_capacity(config.store, sequences);
   KvHarness kv(config);
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     shuffle(kv);
@@ -121,8 +155,7 @@ TEST_P(KvStoreProperty, ALeaseShowsWhatWasWrittenLast) {
     kv.sweep(batches, static_cast<std::size_t>(below(2)));
     PerTier<std::size_t> promised;
     for (const auto& [id, sequence] : kv.live) {
-      auto bytes = kv.store->bytes(sequence.placement, sequence.positions());
-      if (sequence.out) bytes = {0, 0, bytes.device + bytes.host + bytes.disk};
+      const auto bytes = promise(kv, sequence.placement, sequence.positions(), sequence.out);
       for (Tier tier : kTiers) promised[tier] += bytes[tier];
     }
     const auto held = kv.store->bytes_held();
@@ -141,6 +174,11 @@ TEST_P(KvStoreProperty, ALeaseShowsWhatWasWrittenLast) {
   EXPECT_EQ(kv.device.link_traffic().down_bytes, traffic.link_down_bytes);
   EXPECT_EQ(kv.device.link_traffic().up_bytes, traffic.link_up_bytes);
 }
+
+TEST_P(KvStoreProperty, ALeaseShowsWhatWasWrittenLast) { run(2 * kLive); }
+
+// Admission lets in only what fits at its longest; then nothing may ever be short.
+TEST_P(KvStoreProperty, TheAccountThatAdmissionKeepsIsEnough) { run(2); }
 
 INSTANTIATE_TEST_SUITE_P(All, KvStoreProperty, testing::ValuesIn(schedules()),
                          [](const auto& info) { return info.param.name; });
