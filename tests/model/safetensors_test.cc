@@ -26,7 +26,8 @@ std::string file(const std::string& json, std::size_t data_bytes = 0) {
 }
 
 void copy_model(const std::string& name, const TempDirectory& to) {
-  fs::copy(kModels / name, to.path(), fs::copy_options::overwrite_existing);
+  fs::copy(kModels / name, to.path(),
+           fs::copy_options::recursive | fs::copy_options::overwrite_existing);
 }
 
 TEST(SafeTensors, FindsTensorsBehindTheHeader) {
@@ -153,19 +154,19 @@ TEST(HfCheckpoint, SurvivesTruncationAndFlippedBytesOfItsFiles) {
   for (const auto& [name, most] : files) {
     const std::string whole = slurp(dir / name);
     const std::size_t head = std::min(whole.size(), most);
-    for (std::size_t at = 0; at + 2 < head; at += 1 + at / 40) {
+    for (std::size_t at = 0; at + 2 < head; at += 1 + at / 15) {
       spill(dir / name, whole.substr(0, at));
       EXPECT_FALSE(reads_whole(model)) << name << " cut at " << at;
     }
     int refused = 0;
-    for (int round = 0; round < 500; ++round) {
+    for (int round = 0; round < 200; ++round) {
       std::string content = whole;
       char& at = content[random() % head];
       at = static_cast<char>(round % 2 == 0 ? at ^ (1 << random() % 8) : random());
       spill(dir / name, content);
       refused += !reads_whole(model);
     }
-    EXPECT_GT(refused, 50) << name;
+    EXPECT_GT(refused, 20) << name;
     spill(dir / name, whole);
   }
   EXPECT_TRUE(reads_whole(model));

@@ -62,9 +62,8 @@ TEST(PackCache, LetsOneOfSeveralProcessesMakeThePack) {
   for (int i = 0; i < 4; ++i)
     children.push_back(start_process([&] {
       int calls = 0;
-      const fs::path pack =
-          find_or_convert("dummy:smollm2-135m@2", {.weight_bits = 8}, dir / "packs",
-                          [&](std::size_t, std::size_t) { ++calls; });
+      const fs::path pack = find_or_convert("dummy:smollm2-135m@2", {}, dir / "packs",
+                                            [&](std::size_t, std::size_t) { ++calls; });
       verify_pack(pack);
       return calls > 0 ? 1 : 0;
     }));
