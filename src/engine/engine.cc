@@ -98,9 +98,13 @@ class Engine::Impl {
       }
       for (auto& sequence : submitted) scheduler_.add(std::move(sequence));
       for (const RequestId id : cancelled) scheduler_.cancel(id);
-      if (stopping) return scheduler_.end_all(FinishReason::kCancelled, {});
-      advance();
+      if (stopping)
+        scheduler_.end_all(FinishReason::kCancelled, {});
+      else
+        advance();
       publish();
+      scheduler_.tell_ends();
+      if (stopping) return;
     }
   }
 

@@ -29,17 +29,16 @@ void Scheduler::cancel(std::uint64_t id) {
   const auto it = std::find_if(waiting_.begin(), waiting_.end(),
                                [id](const auto& sequence) { return sequence->id == id; });
   if (it == waiting_.end()) return;
-  const std::unique_ptr<Sequence> sequence = std::move(*it);
+  finish(std::move(*it), FinishReason::kCancelled, {});
   waiting_.erase(it);
-  finish(*sequence, FinishReason::kCancelled, {});
 }
 
 void Scheduler::end_all(FinishReason reason, const std::string& error) {
   for (auto& sequence : std::exchange(live_, {})) {
     if (reason != FinishReason::kError) stores_.kv().remove(sequence->kv);
-    finish(*sequence, reason, error);
+    finish(std::move(sequence), reason, error);
   }
-  for (auto& sequence : std::exchange(waiting_, {})) finish(*sequence, reason, error);
+  for (auto& sequence : std::exchange(waiting_, {})) finish(std::move(sequence), reason, error);
 }
 
 void Scheduler::step() {
@@ -98,14 +97,13 @@ void Scheduler::admit() {
     if (!has_room_for(next)) {
       if (!live_.empty()) return;
       const PerTier<std::size_t> wanted = kv.bytes(placement, positions), &has = kv.capacity();
-      const std::unique_ptr<Sequence> refused = std::move(waiting_.front());
-      waiting_.pop_front();
-      finish(*refused, FinishReason::kError,
+      finish(std::move(waiting_.front()), FinishReason::kError,
              concat("the KV cache of ", positions, " positions wants ", format_bytes(wanted.device),
                     " of device memory, ", format_bytes(wanted.host), " of host memory and ",
                     format_bytes(wanted.disk), " of disk, but has ", format_bytes(has.device), ", ",
                     format_bytes(has.host), " and ", format_bytes(has.disk),
                     "; shorten the request or give it more memory"));
+      waiting_.pop_front();
       continue;
     }
     next.kv = kv.add(placement, positions);
@@ -164,24 +162,33 @@ void Scheduler::absorb_row(Sequence& s, int position, std::span<const float> log
 }
 
 void Scheduler::retire() {
-  std::vector<std::unique_ptr<Sequence>> ended;
-  for (auto& sequence : live_)
-    if (sequence->end) ended.push_back(std::move(sequence));
-  std::erase(live_, nullptr);
-  for (const auto& sequence : ended) {
+  for (auto& sequence : live_) {
+    if (!sequence->end) continue;
     stores_.kv().remove(sequence->kv);
-    finish(*sequence, *sequence->end, sequence->error);
+    const FinishReason reason = *sequence->end;
+    const std::string error = sequence->error;
+    finish(std::move(sequence), reason, error);
   }
+  std::erase(live_, nullptr);
 }
 
-void Scheduler::finish(Sequence& sequence, FinishReason reason, const std::string& error) {
+void Scheduler::finish(std::unique_ptr<Sequence> sequence, FinishReason reason,
+                       const std::string& error) {
+  sequence->end = reason;
+  sequence->error = error;
+  ended_.push_back(std::move(sequence));
   ++counts_.finished;
-  if (!sequence.request.on_done) return;
-  try {
-    sequence.request.on_done(reason, error);
-  } catch (const std::exception& e) {
-    log::error(
-        concat("what was to be done at the end of request ", sequence.id, " failed: ", e.what()));
+}
+
+void Scheduler::tell_ends() {
+  for (const auto& sequence : std::exchange(ended_, {})) {
+    if (!sequence->request.on_done) continue;
+    try {
+      sequence->request.on_done(*sequence->end, sequence->error);
+    } catch (const std::exception& e) {
+      log::error(concat("what was to be done at the end of request ", sequence->id,
+                        " failed: ", e.what()));
+    }
   }
 }
 

@@ -13,7 +13,8 @@
 namespace barge {
 
 /// Leads sequences through the sweeps: lets them in, in the order in which they came, as far as
-/// block and KV cache have room, samples, calls back, lets them go. One thread.
+/// block and KV cache have room, samples, calls back, lets them go. Their ends are told by
+/// `tell_ends`, so that the caller can publish what it knows before. One thread.
 class Scheduler {
  public:
   struct Counts {
@@ -37,6 +38,8 @@ class Scheduler {
 
   /// One sweep. Throws what the device or the disk failed with: nothing goes on then.
   void step();
+  /// Calls on_done of all that ended since the last time.
+  void tell_ends();
 
  private:
   void admit();
@@ -45,7 +48,7 @@ class Scheduler {
   void absorb(const Block& block);
   void absorb_row(Sequence& sequence, int position, std::span<const float> logits);
   void retire();
-  void finish(Sequence& sequence, FinishReason reason, const std::string& error);
+  void finish(std::unique_ptr<Sequence> sequence, FinishReason reason, const std::string& error);
 
   Stores& stores_;
   Device& device_;
@@ -54,8 +57,9 @@ class Scheduler {
   MemoryBudget::Reservation sampler_bytes_;
   Sampler sampler_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> live_;  // in the order of entry
-  Event last_end_;                               // of the sweep before
+  std::vector<std::unique_ptr<Sequence>> live_;   // in the order of entry
+  std::vector<std::unique_ptr<Sequence>> ended_;  // and not yet told
+  Event last_end_;                                // of the sweep before
   Counts counts_;
 };
 

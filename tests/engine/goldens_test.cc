@@ -54,7 +54,7 @@ void expect_same(const Golden::Position& golden, const std::vector<float>& logit
 void compare(const Goldens& goldens, const TestModel& model, const TestSetup& setup) {
   ASSERT_EQ(model.family().config().vocab, goldens.vocab);
   TestEngine test(model, setup);
-  const auto answers = run_all(test.engine, forced_requests(goldens), /*keep_logits=*/true);
+  const auto answers = run_all(*test.engine, forced_requests(goldens), /*keep_logits=*/true);
   for (std::size_t s = 0; s < answers.size(); ++s) {
     ASSERT_EQ(answers[s].reason, FinishReason::kLength) << answers[s].error;
     ASSERT_EQ(answers[s].logits.size(), goldens.sequences[s].positions.size());

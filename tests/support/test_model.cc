@@ -59,15 +59,17 @@ Policy tiny_policy() {
 TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
     : budgets(kBudget, kBudget, kBudget),
       device({.threads = setup.threads, .emulate_link = setup.emulate_link}, budgets),
-      disk({.io = setup.io}, device),
-      engine(model.pack(), model.family(), device, disk, budgets,
-             {.policy = setup.policy,
-              .compute = setup.compute,
-              .disk_directory = setup.disk_directory.empty() ? model.directory().parent_path()
-                                                             : setup.disk_directory,
-              .eos = setup.eos,
-              .hash_logits = true,
-              .reference_kernels = setup.reference_kernels}) {}
+      disk({.io = setup.io}, device) {
+  engine.emplace(model.pack(), model.family(), device, disk, budgets,
+                 Engine::Options{.policy = setup.policy,
+                                 .compute = setup.compute,
+                                 .disk_directory = setup.disk_directory.empty()
+                                                       ? model.directory().parent_path()
+                                                       : setup.disk_directory,
+                                 .eos = setup.eos,
+                                 .hash_logits = true,
+                                 .reference_kernels = setup.reference_kernels});
+}
 
 std::vector<TokenId> TestAnswer::ids() const {
   std::vector<TokenId> ids;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,7 +72,7 @@ class TestEngine {
   Budgets budgets;
   CpuDevice device;
   DiskQueue disk;
-  Engine engine;
+  std::optional<Engine> engine;  // so that a test can end it and ask the others
 };
 
 /// What came of a request.

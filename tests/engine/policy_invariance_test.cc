@@ -1,0 +1,234 @@
+// One output, whatever the policy (design §7): the same tokens and the same bits of all logits.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include "core/errors.h"
+#include "tests/support/test_model.h"
+
+namespace barge {
+namespace {
+
+struct Format {
+  const char* name;
+  DType compute;
+  int weight_bits, kv_bits;
+};
+
+void PrintTo(const Format& format, std::ostream* out) { *out << format.name; }
+
+struct Variant {
+  const char* name;
+  std::function<void(TestSetup&)> change;
+  unsigned order = 0;  // seed of the order of the lines; 0: as they are
+};
+
+using Shares = PerTier<double>;
+
+std::vector<Variant> variants() {
+  const auto homes = [](Shares weights, Shares kv, double link = 0) {
+    return [=](TestSetup& s) {
+      s.policy.weights = weights;
+      s.policy.kv = kv;
+      s.emulate_link = link;
+    };
+  };
+  const auto all_disk = [](auto change) {
+    return [change](TestSetup& s) {
+      s.policy.weights = s.policy.kv = {.device = 0, .host = 0, .disk = 1};
+      change(s);
+    };
+  };
+  constexpr double kLink = 4e9;
+  return {
+      {"one sequence at a time",
+       [](TestSetup& s) { s.policy.gpu_batch_size = s.policy.num_gpu_batches = 1; }},
+      {"all sequences at once", [](TestSetup& s) { s.policy.gpu_batch_size = 24; }},
+      {"many micro-batches",
+       [](TestSetup& s) {
+         s.policy.gpu_batch_size = 1;
+         s.policy.num_gpu_batches = 9;
+       }},
+      {"weights on disk", homes({0, 0, 1}, {0, 1, 0})},
+      {"KV on disk", homes({0, 1, 0}, {0, 0, 1})},
+      {"both in part", homes({0, 0.7, 0.3}, {0, 0.4, 0.6})},
+      {"a link, all on the device", homes({1, 0, 0}, {1, 0, 0}, kLink)},
+      {"a link, all on the host", homes({0, 1, 0}, {0, 1, 0}, kLink)},
+      {"a link, all on disk", homes({0, 0, 1}, {0, 0, 1}, kLink)},
+      {"a link, three tiers", homes({0.3, 0.3, 0.4}, {0.25, 0.25, 0.5}, kLink)},
+      {"pread", all_disk([](TestSetup& s) { s.io = DiskQueue::Io::kPread; })},
+      {"io_uring or what there is", all_disk([](TestSetup& s) { s.policy.ring_bytes = 1 << 20; })},
+      {"smallest chunks", [](TestSetup& s) { s.policy.sweep_tokens = 6; }},
+      {"whole prompts", [](TestSetup& s) { s.policy.sweep_tokens = 500; }},
+      {"small pages", all_disk([](TestSetup& s) { s.policy.page_positions = 4; })},
+      {"large pages", all_disk([](TestSetup& s) { s.policy.page_positions = 64; })},
+      {"lines in another order", [](TestSetup&) {}, 1},
+      {"a third order, on disk", all_disk([](TestSetup& s) { s.policy.sweep_tokens = 23; }), 2},
+      {"two threads", [](TestSetup& s) { s.threads = 2; }},
+      {"a KV cache too small for the block",
+       [](TestSetup& s) {
+         s.policy.gpu_batch_size = 12;
+         s.policy.kv_positions = 20;
+       }},
+  };
+}
+
+std::vector<GenerationRequest> job() {
+  std::mt19937 random(2024);
+  const auto draw = [&random](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  std::vector<GenerationRequest> requests(24);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    GenerationRequest& r = requests[i];
+    r.prompt.resize(static_cast<std::size_t>(i % 8 == 0 ? 1 : draw(2, 75)));
+    for (TokenId& id : r.prompt) id = draw(0, 299);
+    r.max_tokens = draw(1, 40);
+    r.ignore_eos = true;
+    r.sampling.temperature = std::array{0.0f, 0.7f, 1.5f}[i % 3];
+    r.sampling.seed = i / 2;
+    r.sampling.choice = static_cast<int>(i % 2);
+    if (i % 4 == 1) r.sampling.top_p = 0.8f;
+    if (i % 5 == 2) r.sampling.top_k = 20;
+    if (i % 6 == 3) r.sampling.frequency_penalty = 0.5f;
+    r.prompt_logprobs = i % 7 == 4;
+  }
+  return requests;
+}
+
+// What the kernel says that this process read from and wrote to disks.
+struct ProcessIo {
+  std::size_t read = 0, written = 0;
+  static ProcessIo now() {
+    ProcessIo io;
+    std::ifstream file("/proc/self/io");
+    for (std::string key; file >> key;) {
+      std::size_t value = 0;
+      file >> value;
+      if (key == "read_bytes:") io.read = value;
+      if (key == "write_bytes:") io.written = value;
+    }
+    return io;
+  }
+};
+
+// Weights are where the policy wants them to within a panel or two, and so are the KV cache's
+// bytes at their peak to within what one sequence and the tails in host memory may take.
+void expect_homes(const TestModel& model, const TestSetup& setup, const EngineStats& stats) {
+  Shares weights = setup.policy.weights, kv = setup.policy.kv;
+  if (setup.emulate_link == 0)
+    for (Shares* share : {&weights, &kv}) share->host += std::exchange(share->device, 0);
+  double largest = 0, total = 0, kv_total = 0;
+  for (const PackTensor& tensor : model.pack().tensors())
+    for (const PackPanel& panel : tensor.panels)
+      largest = std::max(largest, static_cast<double>(panel.stored_bytes()));
+  for (const Tier tier : kTiers) {
+    total += static_cast<double>(stats.weight_bytes[tier]);
+    kv_total += static_cast<double>(stats.kv_peak_bytes[tier]);
+  }
+  for (const Tier tier : kTiers) {
+    EXPECT_NEAR(static_cast<double>(stats.weight_bytes[tier]), weights[tier] * total, 2 * largest)
+        << name_of(tier);
+    const std::size_t peak = stats.kv_peak_bytes[tier];
+    const bool has_tails = tier == Tier::kHost && kv.disk > 0;
+    EXPECT_EQ(peak > 0, kv[tier] > 0 || has_tails) << name_of(tier);
+    if (kv[tier] == 1 && tier != Tier::kDisk) {
+      EXPECT_EQ(static_cast<double>(peak), kv_total) << name_of(tier);
+    }
+  }
+  EXPECT_EQ(stats.kv.disk_written_bytes > 0, kv.disk > 0);
+  // A sweep visits all but the table that is only looked up.
+  const PackTensor& table = model.pack().tensors()[0];
+  ASSERT_EQ(table.name, "embed");
+  std::size_t table_bytes = 0;
+  for (const PackPanel& panel : table.panels) table_bytes += panel.stored_bytes();
+  const auto visited = [&](std::size_t bytes) { return bytes - std::min(bytes, table_bytes); };
+  EXPECT_GE(stats.weights.disk_bytes, stats.sweeps * visited(stats.weight_bytes.disk));
+  if (setup.emulate_link > 0) {
+    EXPECT_GE(stats.link.down_bytes,
+              stats.sweeps * visited(stats.weight_bytes.disk + stats.weight_bytes.host));
+  }
+}
+
+std::vector<TestAnswer> run(const TestModel& model, const TestSetup& setup, unsigned order) {
+  std::vector<GenerationRequest> requests = job();
+  std::vector<std::size_t> lines(requests.size());
+  std::iota(lines.begin(), lines.end(), 0);
+  if (order > 0) std::shuffle(lines.begin(), lines.end(), std::mt19937(order));
+  std::vector<GenerationRequest> ordered;
+  for (const std::size_t line : lines) ordered.push_back(requests[line]);
+
+  const ProcessIo before = ProcessIo::now();
+  TestEngine test(model, setup);
+  EXPECT_EQ(test.engine->max_positions(), setup.policy.max_positions);
+  const auto answers = run_all(*test.engine, std::move(ordered));
+  const EngineStats stats = test.engine->stats();
+  expect_homes(model, setup, stats);
+  test.engine.reset();  // nothing is under way any more
+  const DiskTraffic disk = test.disk.traffic();
+  const ProcessIo after = ProcessIo::now();
+  EXPECT_GE(disk.read_bytes, stats.kv.disk_read_bytes);
+  if (model.pack().file(0).direct()) {
+    // The program's own pages may come from disk too.
+    EXPECT_GE(after.read - before.read, disk.read_bytes);
+    EXPECT_LE(after.read - before.read, disk.read_bytes + (8 << 20));
+    EXPECT_GE(after.written - before.written, disk.written_bytes);
+  }
+  std::vector<TestAnswer> by_line(answers.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) by_line[lines[i]] = answers[i];
+  return by_line;
+}
+
+class PolicyInvariance : public testing::TestWithParam<Format> {};
+
+TEST_P(PolicyInvariance, SameTokensAndSameBitsOfLogits) {
+  const Format& format = GetParam();
+  if (format.compute == DType::kBF16 && preferred_compute_type() != DType::kBF16)
+    GTEST_SKIP() << "this processor doesn't multiply bfloat16";
+  const TestModel model(tiny_llama_config(), format.weight_bits);
+  if (!model.pack().file(0).direct())
+    std::cerr << "/proc/self/io is not compared: the temporary directory's file system refuses "
+                 "O_DIRECT\n";
+  TestSetup setup;
+  setup.compute = format.compute;
+  setup.policy.kv_bits = format.kv_bits;
+  const auto expected = run(model, setup, 0);
+  std::size_t differing = 0;  // answers, so that the job isn't 24 times the same
+  for (std::size_t i = 1; i < expected.size(); ++i)
+    differing += expected[i].hash() != expected[i - 1].hash();
+  ASSERT_EQ(differing, expected.size() - 1);
+
+  for (const Variant& variant : variants()) {
+    SCOPED_TRACE(variant.name);
+    TestSetup changed = setup;
+    variant.change(changed);
+    changed.policy.sweep_tokens =
+        std::max(changed.policy.sweep_tokens, changed.policy.block_sequences());
+    const auto answers = run(model, changed, variant.order);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      ASSERT_EQ(answers[i].error, "") << "line " << i;
+      ASSERT_EQ(answers[i].ids(), expected[i].ids()) << "line " << i;
+      ASSERT_EQ(answers[i].hash(), expected[i].hash()) << "line " << i;
+    }
+  }
+}
+
+std::string name_of_format(const testing::TestParamInfo<Format>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Quick, PolicyInvariance,
+                         testing::Values(Format{"f32_w4_kv16", DType::kF32, 4, 16}),
+                         name_of_format);
+INSTANTIATE_TEST_SUITE_P(Slow, PolicyInvariance,
+                         testing::Values(Format{"f32_w32_kv32", DType::kF32, 32, 32},
+                                         Format{"f32_w8_kv4", DType::kF32, 8, 4},
+                                         Format{"bf16_w4_kv16", DType::kBF16, 4, 16},
+                                         Format{"bf16_w16_kv4", DType::kBF16, 16, 4}),
+                         name_of_format);
+
+}  // namespace
+}  // namespace barge
