@@ -89,6 +89,20 @@ bool is_terminal(JobStatus status) {
          status == JobStatus::kCancelled || status == JobStatus::kExpired;
 }
 
+std::string differences(const Identity& was, const Identity& is) {
+  const auto word = [](const Identity& identity, const std::string& name) {
+    const auto found = identity.find(name);
+    return found == identity.end() || found->second.empty() ? "unset" : found->second;
+  };
+  Identity names = was;
+  names.insert(is.begin(), is.end());
+  std::string text;
+  for (const auto& [name, value] : names)
+    if (word(was, name) != word(is, name))
+      text += concat("\n  ", name, ": was ", word(was, name), ", is ", word(is, name));
+  return text;
+}
+
 class JobStore::Impl {
  public:
   explicit Impl(const std::filesystem::path& path) : db(path) {

@@ -35,6 +35,8 @@ bool is_terminal(JobStatus status);
 
 /// What changes the answers of a job, by name: model fingerprint, dtype, bits, seed, ...
 using Identity = std::map<std::string, std::string>;
+/// "\n  dtype: was float32, is bfloat16", a line each; empty if there is none.
+std::string differences(const Identity& was, const Identity& is);
 
 /// A job: one input file, answered line by line. Times are Unix seconds.
 struct JobRecord {

@@ -18,23 +18,6 @@ namespace fs = std::filesystem;
 constexpr const char* kJobId = "run";
 constexpr std::size_t kProblemsShown = 10;
 
-std::string quoted(const std::string& value) { return value.empty() ? "unset" : value; }
-
-// "dtype: was float32, is bfloat16", a line each.
-std::string differences(const Identity& was, const Identity& is) {
-  Identity names = was;
-  names.insert(is.begin(), is.end());
-  std::string text;
-  for (const auto& [name, value] : names) {
-    const auto old = was.find(name), now = is.find(name);
-    const std::string before = old == was.end() ? "" : old->second;
-    const std::string after = now == is.end() ? "" : now->second;
-    if (before != after)
-      text += concat("\n  ", name, ": was ", quoted(before), ", is ", quoted(after));
-  }
-  return text;
-}
-
 void refuse_bad_lines(const fs::path& input, const Validation& found) {
   if (found.num_problems == 0) return;
   std::string text =

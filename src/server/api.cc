@@ -1,0 +1,238 @@
+#include "server/api.h"
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+
+#include "core/log.h"
+#include "jobs/completion_response.h"
+#include "server/batches.h"
+#include "server/file_upload.h"
+#include "server/target.h"
+
+namespace barge {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMaxBatchesListed = 100, kMaxFilesListed = 10'000;
+
+ApiReply ok(Json body) { return {.status = 200, .body = std::move(body)}; }
+
+// Constant in time, so that a key can't be found letter by letter.
+bool same_secret(std::string_view a, std::string_view b) {
+  unsigned char difference = a.size() != b.size();
+  for (std::size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? 0 : b[i % b.size()]));
+  return difference == 0;
+}
+
+// The page of `records` behind the one named `after`. `limit` may be 0: an empty page.
+template <typename Record, typename Print>
+Json page(const std::vector<Record>& records, const std::string* after, std::int64_t limit,
+          const Print& print) {
+  auto begin = records.begin();
+  if (after) {
+    begin = std::ranges::find(records, *after, &Record::id);
+    if (begin == records.end())
+      throw RequestError(concat("No such object: ", *after), "after", "", 404);
+    ++begin;
+  }
+  const auto end = begin + std::min<std::ptrdiff_t>(records.end() - begin, limit);
+  Json data = Json::array();
+  for (auto at = begin; at != end; ++at) data.push_back(print(*at));
+  const Json first = data.empty() ? Json() : data.front()["id"];
+  const Json last = data.empty() ? Json() : data.back()["id"];
+  return {{"object", "list"},
+          {"data", std::move(data)},
+          {"first_id", first},
+          {"last_id", last},
+          {"has_more", end != records.end()}};
+}
+
+const std::string* find(const std::map<std::string, std::string>& query, const char* name) {
+  const auto found = query.find(name);
+  return found == query.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+ApiReply error_reply(const RequestError& error) {
+  return {.status = error.status, .body = error_body(error)};
+}
+
+Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
+         BatchWorker& worker)
+    : options_(options),
+      directory_(directory),
+      store_(store),
+      worker_(worker),
+      started_at_(std::time(nullptr)) {
+  const auto add = [&](std::string method, std::vector<std::string> pattern, auto handler) {
+    routes_.push_back({std::move(method), std::move(pattern), std::move(handler)});
+  };
+  add("GET", {"health"}, [this](const Call&) { return health(); });
+  routes_.back().is_public = true;
+  add("GET", {"v1", "models"}, [this](const Call&) {
+    return ok({{"object", "list"}, {"data", Json::array({model_json()})}});
+  });
+  add("GET", {"v1", "models", "*"}, [this](const Call& call) { return model(call.captures[0]); });
+  add("GET", {"v1", "files"}, [this](const Call& call) { return list_files(call); });
+  add("POST", {"v1", "files"}, [](const Call&) -> ApiReply {
+    throw RequestError("Files are uploaded as 'multipart/form-data'.", "", "", 415);
+  });
+  add("GET", {"v1", "files", "*"},
+      [this](const Call& call) { return ok(file_json(find_file(call.captures[0]))); });
+  add("GET", {"v1", "files", "*", "content"}, [this](const Call& call) {
+    return ApiReply{.file = directory_.file(find_file(call.captures[0]).id)};
+  });
+  add("GET", {"v1", "batches"}, [this](const Call& call) { return list_batches(call); });
+  add("POST", {"v1", "batches"}, [this](const Call& call) { return create_batch(call); });
+  add("GET", {"v1", "batches", "*"}, [this](const Call& call) { return batch(call.captures[0]); });
+}
+
+void Api::set_model(const ServedModel& model) {
+  const std::lock_guard lock(mutex_);
+  model_ = model;
+}
+
+bool Api::is_upload(std::string_view method, std::string_view target) {
+  return method == "POST" && target.substr(0, target.find('?')) == "/v1/files";
+}
+
+void Api::authorize(std::string_view authorization) const {
+  if (options_.api_key.empty()) return;
+  constexpr std::string_view kScheme = "Bearer ";
+  if (authorization.empty())
+    throw RequestError(
+        "You didn't provide an API key. Send it in an Authorization header: "
+        "'Authorization: Bearer YOUR_KEY'.",
+        "", "invalid_api_key", 401);
+  if (!authorization.starts_with(kScheme) ||
+      !same_secret(authorization.substr(kScheme.size()), options_.api_key))
+    throw RequestError("Incorrect API key provided.", "", "invalid_api_key", 401);
+}
+
+ApiReply Api::handle(const ApiRequest& request) {
+  try {
+    return dispatch(request);
+  } catch (const RequestError& error) {
+    return error_reply(error);
+  } catch (const std::exception& error) {
+    log::error(concat(request.method, ' ', request.target, ": ", error.what()));
+    return error_reply(
+        RequestError("The server had an error while processing your request.", "", "", 500));
+  }
+}
+
+ApiReply Api::dispatch(const ApiRequest& request) {
+  const Target target(request.target);
+  std::string allowed;
+  for (const Route& route : routes_) {
+    auto captures = target.match(route.pattern);
+    if (!captures) continue;
+    if (route.method != request.method) {
+      allowed += (allowed.empty() ? "" : ", ") + route.method;
+      continue;
+    }
+    if (!route.is_public) authorize(request.authorization);
+    return route.handler({request, std::move(*captures), target.query()});
+  }
+  authorize(request.authorization);
+  if (allowed.empty())
+    throw RequestError(concat("Invalid URL (", request.method, ' ', target.path(), ")"), "", "",
+                       404);
+  ApiReply reply = error_reply(RequestError(
+      concat("Invalid method for URL (", request.method, ' ', target.path(), ")"), "", "", 405));
+  reply.headers.emplace_back("Allow", allowed);
+  return reply;
+}
+
+nlohmann::json Api::Call::json() const {
+  auto parsed = nlohmann::json::parse(request.body, nullptr, false);
+  if (parsed.is_discarded())
+    throw RequestError(
+        "We could not parse the JSON body of your request. (HINT: This likely means "
+        "you aren't using your HTTP library correctly. The API expects a JSON "
+        "payload, but what was sent was not valid JSON.)");
+  return parsed;
+}
+
+std::optional<std::int64_t> Api::Call::limit() const {
+  const std::string* text = find(query, "limit");
+  if (!text) return std::nullopt;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size())
+    throw RequestError("Invalid type for 'limit': expected an integer.", "limit", "invalid_type");
+  return value;
+}
+
+ApiReply Api::health() {
+  const std::lock_guard lock(mutex_);
+  if (!model_) return {.status = 503, .body = {{"status", "loading"}}};
+  if (const std::string failure = model_->generator->failure(); !failure.empty())
+    return {.status = 503, .body = {{"status", "failed"}, {"message", failure}}};
+  return ok({{"status", "ok"}});
+}
+
+Json Api::model_json() {
+  Json json = {{"id", options_.served_model_name},
+               {"object", "model"},
+               {"created", started_at_},
+               {"owned_by", "barge"}};
+  const std::lock_guard lock(mutex_);
+  if (model_ && model_->max_model_len > 0) json["max_model_len"] = model_->max_model_len;
+  return json;
+}
+
+ApiReply Api::model(const std::string& id) {
+  if (id != options_.served_model_name)
+    throw RequestError(concat("The model '", id, "' does not exist"), "model", "model_not_found",
+                       404);
+  return ok(model_json());
+}
+
+FileRecord Api::find_file(const std::string& id) {
+  auto file = store_.file(id);
+  if (!file) throw RequestError(concat("No such File object: ", id), "id", "", 404);
+  return *file;
+}
+
+ApiReply Api::list_files(const Call& call) {
+  const std::int64_t limit = call.limit().value_or(kMaxFilesListed);
+  if (limit < 1 || limit > kMaxFilesListed)
+    throw RequestError(concat("limit must be between 1 and ", kMaxFilesListed, '.'), "limit");
+  auto files = store_.files();
+  if (const std::string* purpose = find(call.query, "purpose"))
+    std::erase_if(files, [&](const FileRecord& file) { return file.purpose != *purpose; });
+  if (const std::string* order = find(call.query, "order"); order && *order == "asc")
+    std::ranges::reverse(files);
+  return ok(page(files, find(call.query, "after"), limit, file_json));
+}
+
+ApiReply Api::create_batch(const Call& call) {
+  const JobRecord job = parse_batch(call.json());
+  store_.add_job(job);
+  worker_.enqueue(job.id);
+  return ok(batch_json(job));
+}
+
+ApiReply Api::list_batches(const Call& call) {
+  const std::int64_t limit = call.limit().value_or(20);
+  if (limit < 0 || limit > kMaxBatchesListed)
+    throw RequestError(concat("Invalid 'limit': integer ",
+                              limit < 0 ? "below minimum value. Expected a value >= 0"
+                                        : "above maximum value. Expected a value <= 100",
+                              ", but got ", limit, " instead."),
+                       "limit", limit < 0 ? "integer_below_min_value" : "integer_above_max_value");
+  return ok(page(store_.jobs(), find(call.query, "after"), limit, batch_json));
+}
+
+ApiReply Api::batch(const std::string& id) {
+  const auto job = store_.job(id);
+  if (!job) throw RequestError(concat("No batch found with id '", id, "'."), "", "", 404);
+  return ok(batch_json(*job));
+}
+
+}  // namespace barge

@@ -1,0 +1,109 @@
+#include "server/batches.h"
+
+#include <ctime>
+#include <optional>
+
+#include "core/errors.h"
+#include "jobs/batch_line.h"
+#include "jobs/body_fields.h"
+#include "server/data_directory.h"
+
+namespace barge {
+namespace {
+
+using nlohmann::json;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxPairs = 16, kMaxKeyBytes = 64, kMaxValueBytes = 512;
+
+std::string required(const BodyFields& fields, const char* name) {
+  const auto value = fields.string(name);
+  if (!value) throw_missing(name);
+  return *value;
+}
+
+void check_metadata(const json& metadata) {
+  if (!metadata.is_object()) throw_type("metadata", "an object", metadata);
+  if (metadata.size() > kMaxPairs)
+    throw RequestError(
+        concat("Invalid 'metadata': too many properties. Expected an object with ", "at most ",
+               kMaxPairs, " properties, but got ", metadata.size(), " instead."),
+        "metadata", "object_above_max_properties");
+  for (const auto& [key, value] : metadata.items()) {
+    if (key.size() > kMaxKeyBytes)
+      throw RequestError(concat("Invalid 'metadata': a key is longer than ", kMaxKeyBytes, '.'),
+                         "metadata", "string_above_max_length");
+    if (!value.is_string()) throw_type("metadata." + key, "a string", value);
+    if (value.get_ref<const std::string&>().size() > kMaxValueBytes)
+      throw RequestError(concat("Invalid 'metadata.", key, "': string too long. Expected a string ",
+                                "with maximum length ", kMaxValueBytes, '.'),
+                         "metadata." + key, "string_above_max_length");
+  }
+}
+
+Json maybe(const std::optional<std::string>& value) { return value ? Json(*value) : Json(); }
+Json maybe(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); }
+
+}  // namespace
+
+JobRecord parse_batch(const json& body) {
+  if (!body.is_object()) throw_type("body", "an object", body);
+  const BodyFields fields(body);
+  JobRecord job;
+  job.input_file_id = required(fields, "input_file_id");
+  job.endpoint = required(fields, "endpoint");
+  if (!endpoint_of(job.endpoint))
+    throw RequestError(concat("Invalid value: '", job.endpoint, "'. Supported values are: ",
+                              "'/v1/chat/completions' and '/v1/completions'."),
+                       "endpoint", "invalid_value");
+  job.completion_window = required(fields, "completion_window");
+  if (job.completion_window != "24h")
+    throw RequestError(
+        concat("Invalid value: '", job.completion_window, "'. Supported values are: '24h'."),
+        "completion_window", "invalid_value");
+  job.metadata_json = "null";
+  if (const json* metadata = fields.find("metadata")) {
+    check_metadata(*metadata);
+    job.metadata_json = metadata->dump();
+  }
+  job.id = random_id("batch_");
+  job.status = JobStatus::kValidating;
+  job.created_at = std::time(nullptr);
+  return job;
+}
+
+Json batch_json(const JobRecord& job) {
+  const bool complete = job.status == JobStatus::kCompleted;
+  Json usage;
+  if (complete)
+    usage = {{"input_tokens", job.prompt_tokens},
+             {"input_tokens_details", {{"cached_tokens", 0}}},
+             {"output_tokens", job.generated_tokens},
+             {"output_tokens_details", {{"reasoning_tokens", 0}}},
+             {"total_tokens", job.prompt_tokens + job.generated_tokens}};
+  return {{"id", job.id},
+          {"object", "batch"},
+          {"endpoint", job.endpoint},
+          {"model", maybe(job.model)},
+          {"errors", Json::parse(job.errors_json)},
+          {"input_file_id", job.input_file_id},
+          {"completion_window", job.completion_window},
+          {"status", status_name(job.status)},
+          {"output_file_id", maybe(job.output_file_id)},
+          {"error_file_id", maybe(job.error_file_id)},
+          {"created_at", job.created_at},
+          {"in_progress_at", maybe(job.in_progress_at)},
+          {"expires_at", nullptr},  // batches may take days: none expires
+          {"finalizing_at", maybe(job.finalizing_at)},
+          {"completed_at", maybe(job.completed_at)},
+          {"failed_at", maybe(job.failed_at)},
+          {"expired_at", nullptr},
+          {"cancelling_at", nullptr},
+          {"cancelled_at", nullptr},
+          {"request_counts",
+           {{"total", job.total}, {"completed", job.completed}, {"failed", job.failed}}},
+          {"usage", std::move(usage)},
+          {"metadata", Json::parse(job.metadata_json)}};
+}
+
+}  // namespace barge

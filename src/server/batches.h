@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "jobs/job_store.h"
+
+namespace barge {
+
+/// A new job, status validating, from the body of POST /v1/batches. Throws RequestError.
+JobRecord parse_batch(const nlohmann::json& body);
+
+/// The Batch object of OpenAI's API.
+nlohmann::ordered_json batch_json(const JobRecord& job);
+
+}  // namespace barge

@@ -1,0 +1,148 @@
+#include "server/server.h"
+
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include "core/errors.h"
+#include "core/log.h"
+#include "server/api.h"
+#include "server/batch_worker.h"
+#include "server/data_directory.h"
+#include "server/session.h"
+
+namespace barge {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_t port) {
+  const auto fail = [&](const boost::system::error_code& error) {
+    throw IoError(concat("cannot listen on ", host, " port ", port, ": ", error.message(),
+                         "; choose another --host or --port"));
+  };
+  boost::system::error_code error;
+  tcp::resolver resolver(io);
+  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
+  if (error) fail(error);
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  tcp::acceptor acceptor(io);
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
+  if (error) fail(error);
+  return acceptor;
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  explicit Impl(const ServerOptions& options)
+      : options_(options),
+        directory_(options_.data_dir),
+        store_(directory_.store()),
+        worker_(options_, directory_, store_),
+        api_(options_, directory_, store_, worker_),
+        acceptor_(listen(io_, options_.host, options_.port)),
+        port_(acceptor_.local_endpoint().port()) {
+    directory_.clear_uploads();
+    asio::co_spawn(io_, accept(), asio::detached);
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~Impl() { stop(); }
+
+  std::uint16_t port() const { return port_; }
+
+  void serve(ServedModel model) {
+    api_.set_model(model);
+    worker_.serve(std::move(model));
+  }
+
+  void wait() {
+    asio::io_context signals_io;
+    asio::signal_set signals(signals_io, SIGINT, SIGTERM);
+    std::unique_lock lock(mutex_);
+    signals.async_wait([&](const boost::system::error_code& error, int) {
+      if (!error) end_wait();
+    });
+    std::thread watcher([&] { signals_io.run(); });
+    changed_.wait(lock, [&] { return ended_; });
+    lock.unlock();
+    signals_io.stop();
+    watcher.join();
+  }
+
+  void stop() {
+    end_wait();
+    const std::lock_guard lock(stop_mutex_);
+    if (!thread_.joinable()) return;
+    worker_.stop();
+    io_.stop();
+    thread_.join();
+    disk_pool_.join();
+  }
+
+ private:
+  void end_wait() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  asio::awaitable<void> accept() {
+    const SessionContext context{options_, directory_, store_, api_, disk_pool_};
+    for (;;) {
+      boost::system::error_code error;
+      tcp::socket socket =
+          co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+      if (error == asio::error::operation_aborted) co_return;
+      if (error) {  // out of descriptors, as a rule: wait for some to be closed
+        log::warning(concat("cannot accept a connection: ", error.message()));
+        asio::steady_timer pause(io_, std::chrono::milliseconds(100));
+        co_await pause.async_wait(asio::use_awaitable);
+        continue;
+      }
+      asio::co_spawn(io_, serve_connection(std::move(socket), context), asio::detached);
+    }
+  }
+
+  const ServerOptions options_;
+  const DataDirectory directory_;
+  JobStore store_;
+  BatchWorker worker_;
+  Api api_;
+  asio::thread_pool disk_pool_{1};
+  asio::io_context io_{1};  // destroyed before all that its sessions use
+  tcp::acceptor acceptor_;
+  const std::uint16_t port_;
+  std::thread thread_;
+  std::mutex stop_mutex_;  // held by the one who stops
+  std::mutex mutex_;       // guards ended_
+  std::condition_variable changed_;
+  bool ended_ = false;
+};
+
+Server::Server(const ServerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Server::~Server() = default;
+std::uint16_t Server::port() const { return impl_->port(); }
+void Server::serve(ServedModel model) { impl_->serve(std::move(model)); }
+void Server::wait() { impl_->wait(); }
+void Server::stop() { impl_->stop(); }
+
+}  // namespace barge

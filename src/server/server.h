@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/generator.h"
+#include "jobs/job_store.h"
+
+namespace barge {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";  // an address of this machine
+  std::uint16_t port = 8000;       // 0: any that is free
+  std::filesystem::path data_dir;  // files and jobs; made if it isn't there
+  std::string served_model_name;
+  std::string api_key;     // empty: none is asked for
+  std::uint64_t seed = 0;  // of requests that bring none
+  std::int64_t max_file_bytes = std::int64_t{200} << 20;
+  std::size_t max_batch_requests = 50'000;
+};
+
+/// What answers, once it is loaded.
+struct ServedModel {
+  Generator* generator = nullptr;  // must live until the server is stopped
+  Identity identity;      // what changes answers: a batch goes on only where it is the same
+  int window = 64;        // sequences handed to the generator at a time
+  int max_model_len = 0;  // shown by /v1/models; 0: not shown
+  std::function<std::int64_t()> live_tokens;  // see JobRunOptions; may be empty
+};
+
+/// OpenAI's Files and Batches over HTTP. Batches run one after another, in the order in which they
+/// were created; each fills the engine by itself. What was acknowledged, uploads, batches and
+/// finished lines, survives the death of the process: a server on the same data_dir goes on.
+/// Threads: one for HTTP, one for batches, one for slow disk work; all calls are thread-safe.
+class Server {
+ public:
+  /// Listens at once; /health says 503 until `serve`. Throws IoError: the address is in use,
+  /// data_dir can't be written or belongs to another process.
+  explicit Server(const ServerOptions& options);
+  /// Stops.
+  ~Server();
+
+  std::uint16_t port() const;
+
+  /// From now on batches run and /health says 200. To be called once.
+  void serve(ServedModel model);
+
+  /// Returns when SIGINT or SIGTERM came or `stop` was called.
+  void wait();
+
+  /// Closes all connections and ends the running batch with its sweep, state saved. Returns when
+  /// nothing runs any more. Not for signal handlers.
+  void stop();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace barge

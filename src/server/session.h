@@ -1,0 +1,24 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include "server/api.h"
+
+namespace barge {
+
+/// What sessions share; must outlive them.
+struct SessionContext {
+  const ServerOptions& options;
+  const DataDirectory& directory;
+  JobStore& store;
+  Api& api;
+  boost::asio::thread_pool& disk_pool;  // for work that would hold up the others
+};
+
+/// Serves one connection, request by request, until the client or an error ends it. Never throws.
+boost::asio::awaitable<void> serve_connection(boost::asio::ip::tcp::socket socket,
+                                              SessionContext context);
+
+}  // namespace barge
