@@ -135,7 +135,8 @@ TokenizerSpec tokenizer_spec_from_gguf(const Gguf& gguf) {
   };
   spec.bos = token("bos_token_id");
   spec.pad = token("padding_token_id");
-  spec.unk = token("unknown_token_id");
+  // Not for bytes that the vocabulary lacks: Hugging Face and llama.cpp drop those, so no spec.unk.
+  (void)token("unknown_token_id");
   for (const char* name : {"eos_token_id", "eot_token_id", "eom_token_id"})
     if (const TokenId id = token(name);
         id >= 0 && std::find(spec.eos.begin(), spec.eos.end(), id) == spec.eos.end())

@@ -73,4 +73,7 @@ class ExpressionParser {
   int depth_ = 0;
 };
 
+/// `base` itself where there are no suffixes.
+ExpressionPtr with_suffixes(ExpressionPtr base, std::vector<Suffix> suffixes);
+
 }  // namespace barge::jinja
