@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 
+#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_workspace.h"
@@ -65,6 +66,8 @@ void turn_four(const float* rows, std::int64_t stride, int head_dim, float* to) 
     std::memcpy(to + c * kKeyBlock, four, sizeof four);
   }
 }
+
+constexpr std::size_t kCacheLine = 64;
 
 class Task {
  public:
@@ -127,11 +130,22 @@ class Task {
     const std::size_t record_bytes = format.record_bytes();
     const std::size_t k = format.k_offset(kv_head_), k_pairs = format.k_scale_offset(kv_head_);
     const std::size_t v = format.v_offset(kv_head_), v_pairs = format.v_scale_offset(kv_head_);
+    const std::size_t head_bytes = format.head_bytes();
+    const auto record_at = [&](std::int64_t position) {
+      return span_.pages[static_cast<std::size_t>(position / shape_.page_positions)] +
+             static_cast<std::size_t>(position % shape_.page_positions) * record_bytes;
+    };
+    const std::int64_t keys = first_position_ + rows_;
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t position = key + i;
-      const std::byte* record =
-          span_.pages[static_cast<std::size_t>(position / shape_.page_positions)] +
-          static_cast<std::size_t>(position % shape_.page_positions) * record_bytes;
+      const std::byte* record = record_at(key + i);
+      // Records are too far apart for the processor to guess the next block's.
+      if (key + i + kKeyBlock < keys) {
+        const std::byte* next = record_at(key + i + kKeyBlock);
+        for (std::size_t byte = 0; byte < head_bytes; byte += kCacheLine) {
+          hwy::Prefetch(next + k + byte);
+          hwy::Prefetch(next + v + byte);
+        }
+      }
       decode_head(format, record + k, record + k_pairs, areas_.key_rows + i % 4 * padded_);
       decode_head(format, record + v, record + v_pairs, areas_.values + i * padded_);
       // The last few may be turned together with what earlier keys left: nobody sees those.
