@@ -17,6 +17,8 @@ class ExpressionParser {
   ExpressionPtr expression(bool conditional = true);
 
   /// "a, b" makes a list, as Python's tuples do.
+
+  /// "a, b" makes a tuple.
   ExpressionPtr expression_list();
 
   [[nodiscard]] const Token& peek() const { return *next_; }
