@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -12,6 +13,10 @@
 
 namespace barge {
 namespace {
+
+// What one record may leave behind is far less: some hundred answers.
+constexpr std::size_t kMaxTailBytes = std::size_t{256} << 20;
+constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 
 [[noreturn]] void fail(const char* attempted, const std::filesystem::path& path) {
   throw IoError(concat("cannot ", attempted, ' ', path.string(), ": ", std::strerror(errno)));
@@ -35,23 +40,48 @@ int open_at(const std::filesystem::path& path, std::int64_t recorded_bytes) {
     throw IoError(concat(path.string(), " has ", info.st_size, " bytes, but answers of ",
                          recorded_bytes, " bytes were recorded: it was changed since; restore it, ",
                          "or remove it together with its state to start again"));
-  if (info.st_size > recorded_bytes && ftruncate(file.fd, recorded_bytes) != 0)
-    fail("cut off the unrecorded end of", path);
   return std::exchange(file.fd, -1);
+}
+
+// At most kMaxTailBytes of what stands behind `offset`.
+std::string read_tail(int fd, std::int64_t offset, const std::filesystem::path& path) {
+  std::string tail;
+  while (tail.size() < kMaxTailBytes) {
+    const std::size_t had = tail.size();
+    tail.resize(had + kChunkBytes);
+    const ssize_t got =
+        pread(fd, tail.data() + had, kChunkBytes, offset + static_cast<std::int64_t>(had));
+    if (got < 0 && errno != EINTR) fail("read the end of", path);
+    tail.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got == 0) break;
+  }
+  return tail;
 }
 
 }  // namespace
 
-AnswerFile::AnswerFile(std::filesystem::path path, std::int64_t recorded_bytes)
+AnswerFile::AnswerFile(std::filesystem::path path, std::int64_t recorded_bytes,
+                       const std::function<bool(std::string_view)>& adopt)
     : path_(std::move(path)), fd_(open_at(path_, recorded_bytes)), bytes_(recorded_bytes) {
+  Opened guard{fd_};
+  const std::string text = read_tail(fd_, bytes_, path_);
+  std::string_view tail = text;
+  for (std::size_t end = 0; (end = tail.find('\n')) != std::string_view::npos;) {
+    if (!adopt(tail.substr(0, end))) break;
+    tail.remove_prefix(end + 1);
+    bytes_ += static_cast<std::int64_t>(end) + 1;
+  }
+  dirty_ = bytes_ > recorded_bytes;
+  if (!text.empty() && ftruncate(fd_, bytes_) != 0) fail("cut off the unfinished end of", path_);
   const auto directory = path_.parent_path();
   sync_directory(directory.empty() ? "." : directory);
+  guard.fd = -1;
 }
 
 AnswerFile::~AnswerFile() { close(fd_); }
 
 void AnswerFile::sync() {
-  if (pending_.empty()) return;
+  if (pending_.empty() && !dirty_) return;
   std::size_t done = 0;
   while (done < pending_.size()) {
     const ssize_t written = pwrite(fd_, pending_.data() + done, pending_.size() - done,
@@ -68,6 +98,7 @@ void AnswerFile::sync() {
   if (fdatasync(fd_) != 0) fail("make durable", path_);
   bytes_ += static_cast<std::int64_t>(pending_.size());
   pending_.clear();
+  dirty_ = false;
 }
 
 void sync_directory(const std::filesystem::path& directory) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -11,10 +12,12 @@ namespace barge {
 /// thread.
 class AnswerFile {
  public:
-  /// Opens or creates `path` and cuts off what comes after `recorded_bytes`: lines that a killed
-  /// process wrote and didn't live to record, the last perhaps in part.
+  /// Opens or creates `path`. Behind `recorded_bytes` may stand lines that a killed process wrote
+  /// and didn't live to record: `adopt` is shown each (without its newline), and those before the
+  /// first that it says false to stay. The rest, the last line perhaps in part, is cut off.
   /// Throws IoError; also if the file is shorter than what was recorded.
-  AnswerFile(std::filesystem::path path, std::int64_t recorded_bytes);
+  AnswerFile(std::filesystem::path path, std::int64_t recorded_bytes,
+             const std::function<bool(std::string_view)>& adopt);
   ~AnswerFile();
   AnswerFile(const AnswerFile&) = delete;
   AnswerFile& operator=(const AnswerFile&) = delete;
@@ -24,12 +27,13 @@ class AnswerFile {
   /// Writes what was appended and waits until the disk has it. Throws IoError (a full disk); what
   /// was written in part isn't recorded then, so the next one who opens the file cuts it off.
   void sync();
-  std::int64_t bytes() const { return bytes_; }  // on the disk
+  std::int64_t bytes() const { return bytes_; }  // all but what `sync` would write
 
  private:
   std::filesystem::path path_;
   int fd_;
   std::int64_t bytes_;
+  bool dirty_;  // adopted lines may not be on the disk
   std::string pending_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "jobs/answer_file.h"
+#include "jobs/answer_identity.h"
 #include "jobs/completion_request.h"
 #include "jobs/completion_response.h"
 
@@ -71,16 +73,19 @@ class Runner {
         report_(progress),
         stop_(stop),
         job_id_(job.id),
-        created_(std::time(nullptr)),
+        identity_(job),
         reader_(options.input),
         checker_(options.rules),
         answered_(store.answered_lines(job.id)),
-        output_(options.output, job.output_bytes) {
-    if (options.errors != options.output) errors_.emplace(options.errors, job.error_bytes);
+        output_(options.output, job.output_bytes, adopter()) {
+    if (options.errors != options.output)
+      errors_.emplace(options.errors, job.error_bytes, adopter());
     progress_.total = job.total;
     progress_.completed = job.completed;
     progress_.failed = job.failed;
-    progress_.resumed = job.completed + job.failed;
+    if (!records_.empty()) write_records();  // what was adopted
+    progress_.resumed = progress_.completed + progress_.failed;
+    progress_.prompt_tokens = progress_.generated_tokens = 0;
     if (options.live_tokens) live_before_ = options.live_tokens();
   }
   // Leaves nothing running, also when an exception passes.
@@ -187,31 +192,47 @@ class Runner {
       if (result.logits_hash != 0)
         record.logits_hash ^= mix64(result.logits_hash + hash128(pending.custom_id).low + i);
     }
-    const std::string name = line_name(number);
+    const std::string name = identity_.name(record.line);
     const char* prefix = request.endpoint == Endpoint::kChatCompletions ? "chatcmpl-" : "cmpl-";
-    output_.append(answer_line(
-        "batch_req_" + name, pending.custom_id, 200, "req_" + name,
-        completion_body(request, pending.results, generator_, prefix + name, created_)));
+    auto body =
+        completion_body(request, pending.results, generator_, prefix + name, std::time(nullptr));
+    if (record.logits_hash != 0) body["logits_hash"] = hash_text(record.logits_hash);
+    output_.append(
+        answer_line(identity_.line_id(record.line), pending.custom_id, 200, "req_" + name, body));
     records_.push_back(record);
   }
 
   void finish(std::size_t number, const std::optional<std::string>& custom_id,
               const RequestError& error) {
-    const std::string name = line_name(number);
+    const AnswerRecord record{.line = static_cast<std::int64_t>(number), .status = error.status};
     (errors_ ? *errors_ : output_)
-        .append(answer_line("batch_req_" + name, custom_id, error.status, "req_" + name,
-                            error_body(error)));
-    records_.push_back({.line = static_cast<std::int64_t>(number), .status = error.status});
+        .append(answer_line(identity_.line_id(record.line), custom_id, error.status,
+                            "req_" + identity_.name(record.line), error_body(error)));
+    records_.push_back(record);
   }
 
-  // The same in every run of a job.
-  std::string line_name(std::size_t number) const {
-    return hash128(concat(job_id_, '#', number)).hex();
+  // For whole lines behind those that are recorded.
+  std::function<bool(std::string_view)> adopter() {
+    return [this](std::string_view text) {
+      const auto record = identity_.recognize(text);
+      if (!record) return false;
+      const auto line = static_cast<std::size_t>(record->line);
+      if (line >= answered_.size()) answered_.resize(line + 1);
+      if (answered_[line]) return false;
+      answered_[line] = true;
+      records_.push_back(*record);
+      return true;
+    };
   }
 
   // Files first: what the store says is answered is on the disk.
   void record() {
     if (records_.empty()) return;
+    write_records();
+    tell(/*now=*/true);
+  }
+
+  void write_records() {
     output_.sync();
     if (errors_) errors_->sync();
     store_.record_answers(job_id_, records_, output_.bytes(), errors_ ? errors_->bytes() : 0);
@@ -221,7 +242,6 @@ class Runner {
       progress_.generated_tokens += record.generated_tokens;
     }
     records_.clear();
-    tell(/*now=*/true);
   }
 
   void tell(bool now) {
@@ -249,14 +269,14 @@ class Runner {
   const std::function<void(const JobProgress&)>& report_;
   const std::atomic<bool>& stop_;
   const std::string job_id_;
-  const std::int64_t created_;
+  const AnswerIdentity identity_;
 
   LineReader reader_;
   LineChecker checker_;
-  std::vector<bool> answered_;  // by line number
+  std::vector<bool> answered_;         // before this run, by line number
+  std::vector<AnswerRecord> records_;  // in the files, not recorded yet
   AnswerFile output_;
   std::optional<AnswerFile> errors_;
-  std::vector<AnswerRecord> records_;  // appended to the files, not recorded yet
 
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::map<std::size_t, Pending> pending_;  // by line number

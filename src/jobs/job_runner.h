@@ -40,9 +40,10 @@ enum class JobOutcome { kFinished, kStopped };
 
 /// Answers the lines of a job (already in `store`, with its total) that have no answer yet, and
 /// returns when all have one, or soon after `stop` turned true: sequences in flight end with their
-/// sweep then, and only whole answers are kept. A line counts when it is on the disk and recorded;
-/// lines that finish together are recorded together, so a killed process repeats only what was in
-/// flight. Memory: for `window` lines and 16 to 32 bytes a custom_id.
+/// sweep then, and only whole answers are kept. Lines that finish together are written, made
+/// durable and recorded together; whole lines that a killed process wrote and didn't record are
+/// kept too, so only what was in flight is repeated. Memory: for `window` lines and 16 to 32 bytes
+/// a custom_id.
 ///
 /// `progress` (may be empty) is called on this thread after each record and twice a second.
 /// Throws IoError for the files, Error if the generator fails; what was recorded stays.

@@ -66,7 +66,11 @@ void BatchWorker::work() {
 void BatchWorker::process(const std::string& id) {
   auto job = store_.job(id);
   if (!job) return;
-  if (job->status == JobStatus::kValidating) validate_batch(*job);
+  if (job->status == JobStatus::kValidating)
+    validate_batch(*job);
+  else
+    log::info(concat("batch ", id, " goes on: ", job->completed + job->failed, " of ", job->total,
+                     " requests are answered"));
   if (job->status == JobStatus::kInProgress) {
     if (!same_identity(*job) || !run_batch(*job)) return;
     job->status = JobStatus::kFinalizing;

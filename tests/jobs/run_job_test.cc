@@ -69,10 +69,13 @@ class RunJob : public testing::Test {
     }
     return found;
   }
+  // Their texts, "" for errors.
   std::map<std::string, std::string> texts() const {
     std::map<std::string, std::string> found;
     for (const auto& [id, answer] : answers())
-      found[id] = answer["response"]["body"]["choices"][0]["text"];
+      found[id] = answer["response"]["status_code"] == 200
+                      ? answer["response"]["body"]["choices"][0]["text"].get<std::string>()
+                      : "";
     return found;
   }
 
@@ -383,6 +386,68 @@ TEST_F(RunJobKilled, RepairsALineThatWasWrittenInPart) {
   std::ofstream(options_.output, std::ios::app) << line(8) << R"({"id":"batch_req_1","custom_)";
   EXPECT_EQ(run().completed, 9);
   EXPECT_EQ(answers().size(), 9u);
+}
+
+// The state of an earlier moment beside the output of a later one: as if the process had died
+// between the two.
+class RunJobUnrecorded : public RunJobKilled {
+ protected:
+  void run_and_forget_all_but(std::int64_t recorded) {
+    write_file(options_.input, lines(23) + "nonsense\n");
+    const auto state = run_state_directory(options_.output), copy = directory_ / "copy";
+    FakeGenerator generator;
+    whole_ = run(generator, [&](const JobProgress& now) {
+      if (now.completed >= recorded && !std::filesystem::exists(copy))
+        std::filesystem::copy(state, copy);
+    });
+    std::filesystem::remove_all(state);
+    std::filesystem::rename(copy, state);
+    EXPECT_LT(this->recorded().size(), 23u);
+  }
+  RunSummary whole_;
+};
+
+TEST_F(RunJobUnrecorded, KeepsWholeLinesThatNobodyRecorded) {
+  run_and_forget_all_but(9);
+  const std::string before = read_file(options_.output);
+  FakeGenerator generator;
+  generator.on_submit = [](const std::string& prompt) { FAIL() << prompt << " was run again"; };
+  const RunSummary summary = run(generator);
+  EXPECT_EQ(summary.completed, 23);
+  EXPECT_EQ(summary.failed, 1);
+  EXPECT_EQ(summary.resumed, 24);
+  EXPECT_EQ(summary.logits_hash, whole_.logits_hash);
+  EXPECT_EQ(read_file(options_.output), before);
+}
+
+TEST_F(RunJobUnrecorded, RepeatsOnlyTheLineThatWasCutShort) {
+  run_and_forget_all_but(9);
+  const auto wanted = texts();
+  std::filesystem::resize_file(options_.output, std::filesystem::file_size(options_.output) - 10);
+  int submitted = 0;
+  FakeGenerator generator;
+  generator.on_submit = [&](const std::string&) { ++submitted; };
+  EXPECT_EQ(run(generator).completed, 23);
+  EXPECT_LE(submitted, 1);
+  EXPECT_EQ(texts(), wanted);
+}
+
+TEST_F(RunJobUnrecorded, KeepsNoLineOfAnotherJob) {
+  run_and_forget_all_but(9);
+  const std::string tail = read_file(options_.output);
+  options_.output = directory_ / "second.jsonl";
+  SharedCounts counts;
+  ASSERT_TRUE(killed(counts, [](FakeGenerator&, auto& progress) {
+    progress = [](const JobProgress& now) {
+      if (now.completed >= 3) raise(SIGKILL);
+    };
+  }));
+  // A line of the right shape with a wrong hash.
+  std::string line = tail.substr(0, tail.find('\n') + 1);
+  line[line.find("batch_req_") + 10] ^= 1;
+  std::ofstream(options_.output, std::ios::app) << line;
+  EXPECT_EQ(run().completed, 23);
+  EXPECT_EQ(answers().size(), 24u);
 }
 
 }  // namespace
