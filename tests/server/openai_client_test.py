@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Drives a batch server with OpenAI's own client, unchanged.
+
+    openai_client_test.py SERVER_PROGRAM              a fake_server: started, killed and restarted here
+    openai_client_test.py --base-url URL --model ID   one that runs already (no kills then)
+
+Exit status 0: all is well; 77: the openai package isn't there.
+"""
+import argparse
+import collections
+import io
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import openai
+except ImportError:
+    print("the Python package openai is not installed")
+    sys.exit(77)
+
+
+def request(i, model, **extra):
+    body = {"model": model, "messages": [{"role": "user", "content": f"Say {i}."}],
+            "max_tokens": 8, "temperature": 0, **extra}
+    return {"custom_id": f"line-{i}", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+def jsonl(requests):
+    return "".join(json.dumps(one) + "\n" for one in requests).encode()
+
+
+def wait_for(client, batch, seconds=120):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        batch = client.batches.retrieve(batch.id)
+        if batch.status in ("completed", "failed", "expired", "cancelled"):
+            return batch
+        time.sleep(0.05)
+    raise AssertionError(f"batch {batch.id} is still {batch.status} after {seconds} s")
+
+
+def answers(client, file_id):
+    lines = [json.loads(line) for line in client.files.content(file_id).text.splitlines()]
+    counts = collections.Counter(line["custom_id"] for line in lines)
+    assert not [name for name, count in counts.items() if count > 1], "answered twice"
+    return {line["custom_id"]: line for line in lines}
+
+
+def create(client, requests, **extra):
+    upload = client.files.create(file=("in.jsonl", jsonl(requests)), purpose="batch")
+    return client.batches.create(input_file_id=upload.id, endpoint="/v1/chat/completions",
+                                 completion_window="24h", **extra)
+
+
+def check_models(client, model):
+    assert [one.id for one in client.models.list()] == [model]
+    assert client.models.retrieve(model).object == "model"
+
+
+def check_uploads(client):
+    data = jsonl([request(1, "m")])
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "prompts é.jsonl"
+        path.write_bytes(data)
+        from_path = client.files.create(file=path, purpose="batch")
+        assert from_path.filename == path.name, from_path.filename
+    from_memory = client.files.create(file=io.BytesIO(data), purpose="batch")
+    large = b"x" * (5 << 20) + b"\r\n--\r\n"
+    from_bytes = client.files.create(file=("big.bin", large), purpose="user_data")
+    assert from_memory.filename == "upload" and from_memory.bytes == len(data)
+    assert client.files.content(from_bytes.id).read() == large
+    assert client.files.retrieve(from_path.id).status == "processed"
+    assert client.files.wait_for_processing(from_path.id).id == from_path.id
+    listed = [one.id for one in client.files.list(limit=2)]  # follows the pages
+    assert {from_path.id, from_memory.id, from_bytes.id} <= set(listed)
+
+
+def check_batch(client, model):
+    requests = [request(i, model) for i in range(40)]
+    requests.append(request(40, model, temperature=7))
+    batch = create(client, requests, metadata={"for": "a test"})
+    assert batch.status == "validating" and batch.object == "batch"
+    batch = wait_for(client, batch)
+    assert batch.status == "completed", batch
+    assert batch.metadata == {"for": "a test"}
+    counts = batch.request_counts
+    assert (counts.total, counts.completed, counts.failed) == (41, 40, 1), counts
+    good = answers(client, batch.output_file_id)
+    assert set(good) == {f"line-{i}" for i in range(40)}
+    for line in good.values():
+        completion = openai.types.chat.ChatCompletion.model_validate(line["response"]["body"])
+        assert completion.choices[0].message.role == "assistant"
+        assert completion.choices[0].finish_reason in ("stop", "length")
+        assert completion.usage.completion_tokens <= 8
+    bad = answers(client, batch.error_file_id)["line-40"]
+    assert bad["response"]["status_code"] == 400 and bad["error"] is None
+    assert bad["response"]["body"]["error"]["param"] == "temperature"
+    assert batch.id in [one.id for one in client.batches.list(limit=1)]
+
+
+def check_failed_batch(client, model):
+    batch = wait_for(client, create(client, [request(1, model), request(1, model),
+                                             request(2, "another")]))
+    assert batch.status == "failed" and batch.output_file_id is None
+    found = [(one.line, one.code) for one in batch.errors.data]
+    assert found == [(2, "duplicate_custom_id"), (3, "model_not_found")], found
+
+
+def check_errors(client):
+    def refused(kind, call, **wanted):
+        try:
+            call()
+        except kind as error:
+            for name, value in wanted.items():
+                assert getattr(error, name) == value, (name, getattr(error, name))
+            assert error.request_id.startswith("req_")
+            return
+        raise AssertionError(f"{kind.__name__} was expected")
+
+    refused(openai.NotFoundError, lambda: client.files.retrieve("file-none"), param="id")
+    refused(openai.NotFoundError, lambda: client.batches.retrieve("batch_none"))
+    refused(openai.NotFoundError, lambda: client.models.retrieve("none"), code="model_not_found")
+    refused(openai.BadRequestError,
+            lambda: client.batches.create(input_file_id="file-1", endpoint="/v1/nothing",
+                                          completion_window="24h"),
+            param="endpoint", code="invalid_value", type="invalid_request_error")
+
+
+class Program:
+    """The server program, on one data directory over its lives."""
+
+    def __init__(self, path, directory):
+        self.command = [path, directory, "0", "10"]  # any port; 5 answers in 10 ms
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        port = int(self.process.stdout.readline().split()[-1])
+        self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none",
+                                    max_retries=0)
+
+    def end(self, how):
+        self.process.send_signal(how)
+        return self.process.wait(timeout=60)
+
+
+def check_kills(program, model):
+    batch = create(program.client, [request(i, model) for i in range(400)])
+    for kill in range(3):
+        now = batch
+        while now.request_counts.completed <= 60 * kill:  # further than at the last kill
+            now = program.client.batches.retrieve(batch.id)
+            time.sleep(0.01)
+        assert now.status == "in_progress", now
+        program.end(signal.SIGKILL)
+        program.start()
+    batch = wait_for(program.client, batch)
+    assert batch.request_counts.completed == 400, batch
+    assert len(answers(program.client, batch.output_file_id)) == 400
+
+
+def check_all(client, model):
+    check_models(client, model)
+    check_uploads(client)
+    check_batch(client, model)
+    check_failed_batch(client, model)
+    check_errors(client)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", nargs="?")
+    parser.add_argument("--base-url")
+    parser.add_argument("--model", default="fake/model")
+    options = parser.parse_args()
+    if options.base_url:
+        check_all(openai.OpenAI(base_url=options.base_url, api_key="none", max_retries=0),
+                  options.model)
+    elif options.program:
+        with tempfile.TemporaryDirectory() as directory:
+            program = Program(options.program, directory)
+            try:
+                check_all(program.client, options.model)
+                check_kills(program, options.model)
+                assert program.end(signal.SIGTERM) == 0
+            finally:
+                program.process.kill()
+    else:
+        parser.error("a server program or --base-url is needed")
+    print(f"openai {openai.__version__}: all is well")
+
+
+if __name__ == "__main__":
+    main()
