@@ -71,7 +71,8 @@ class WeightStore {
   /// run's last reader; throws ConfigError where the ring can't hold one more beside the runs that
   /// the caller holds.
   Run next();
-  /// The ring may reuse the run's memory after `last_reader`.
+  /// The ring may reuse the run's memory after `last_reader`. The destructor waits for the readers
+  /// of the ring, not for those of panels at home on the device.
   void release(Run run, Event last_reader);
 
   /// A kVector tensor in device memory, f32.

@@ -185,10 +185,10 @@ TEST_P(WeightStoreTest, NeedsNoRingWhenEverythingIsAtHomeOnTheDevice) {
   WeightStore::Options options = smallest();
   options.ring_bytes = 0;
   const auto store = this->store(all(Tier::kDevice), options);
+  expect_sweep(*store);
   const WeightStore::Run run = store->next();
   EXPECT_TRUE(run.ready.done());
   EXPECT_EQ(run.panels.size(), pack_->tensors()[2].panels.size());  // one run
-  expect_sweep(*this->store(all(Tier::kDevice), options));
   device_.compute().record().wait();
   EXPECT_EQ(wrong_, 0);
 }
