@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -52,9 +53,11 @@ class Matrix {
   }
   /// Rows [first, first + count) as bits, to be compared.
   std::vector<std::byte> bits(std::int64_t first, std::int64_t count) const {
-    std::vector<std::byte> all;
-    for (std::int64_t r = first; r < first + count; ++r)
-      all.insert(all.end(), view_.row(r), view_.row(r) + view_.cols * size_of(view_.dtype));
+    const std::size_t row_bytes = static_cast<std::size_t>(view_.cols) * size_of(view_.dtype);
+    std::vector<std::byte> all(static_cast<std::size_t>(count) * row_bytes);
+    for (std::int64_t r = 0; r < count; ++r)
+      std::memcpy(all.data() + static_cast<std::size_t>(r) * row_bytes, view_.row(first + r),
+                  row_bytes);
     return all;
   }
   bool padding_is_untouched() const {

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "hwy/highway.h"
+#include "kernels/cpu/dequantise.h"
 #include "kernels/cpu/simd-inl.h"
 #include "quant/format.h"
 
@@ -52,6 +53,25 @@ HWY_INLINE void decode_nibbles(const std::byte* row, std::int64_t first, std::in
     unpack_nibbles(row, at - at % 2, n + at % 2, codes);
     scale_codes(codes + at % 2, n, scale, low, out + done);
   }
+}
+
+// The format that all of rows[0, count) have, or null.
+HWY_INLINE const WeightFormat* shared_format(const ChannelMap::Place* rows, std::size_t count) {
+  for (std::size_t i = 1; i < count; ++i)
+    if (!(rows[i].panel->layout.format == rows[0].panel->layout.format)) return nullptr;
+  return &rows[0].panel->layout.format;
+}
+
+// One f16 a lane, of rows[0, kLanes): that of `group` in the table at `offset` of the row's panel.
+HWY_INLINE F32Vec gather_f16(const ChannelMap::Place* rows, std::size_t PanelLayout::*offset,
+                             std::int64_t group) {
+  F16 values[kLanes];
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const auto& [panel, row] = rows[lane];
+    std::memcpy(&values[lane],
+                panel->data + panel->layout.*offset + 2 * (row * panel->layout.groups + group), 2);
+  }
+  return load(values);
 }
 
 }  // namespace barge::HWY_NAMESPACE

@@ -1,6 +1,7 @@
-// Stored weights to the product's layout. The bulk (4 and 8 bits, groups along the inputs) goes by
-// words of 32 bits: one word of each of a vector's channels side by side, so that codes, scales
-// and results stand in lanes of channels, as the product wants them.
+// Stored weights to the product's layout. 4 and 8 bits with groups along the inputs go by words of
+// 32 bits: one word of each of a vector's channels side by side, so that codes, scales and results
+// stand in lanes of channels, as the product wants them. turned_pairs-inl.h has a faster way for
+// pairs of bf16.
 #include <algorithm>
 #include <cstring>
 
@@ -13,6 +14,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/decode-inl.h"
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/turned_pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace barge::HWY_NAMESPACE {
@@ -93,18 +95,6 @@ HWY_INLINE void gather_words(const Rows& rows, std::int64_t first, std::int64_t 
   }
 }
 
-// One f16 a lane: that of `group` in the table at `offset` of the lane's panel.
-HWY_INLINE F32Vec gather_f16(const Rows& rows, std::size_t PanelLayout::*offset,
-                             std::int64_t group) {
-  F16 values[kVectorChannels];
-  for (std::int64_t lane = 0; lane < kVectorChannels; ++lane) {
-    const auto& [panel, row] = rows.at[lane];
-    std::memcpy(&values[lane],
-                panel->data + panel->layout.*offset + 2 * (row * panel->layout.groups + group), 2);
-  }
-  return load(values);
-}
-
 // Whole words of 8 inputs; returns how many inputs that were.
 template <typename Sink>
 std::int64_t put_q4(const Rows& rows, std::int64_t inputs, std::int64_t group, const Sink& sink) {
@@ -117,8 +107,8 @@ std::int64_t put_q4(const Rows& rows, std::int64_t inputs, std::int64_t group, c
   HWY_ALIGN std::uint32_t words[kChunk / 8 * kVectorChannels];
   const std::int64_t whole = inputs / 8 * 8;
   for (std::int64_t k = 0; k < whole;) {
-    const F32Vec scale = gather_f16(rows, &PanelLayout::scales_offset, k / group);
-    const F32Vec low = gather_f16(rows, &PanelLayout::mins_offset, k / group);
+    const F32Vec scale = gather_f16(rows.at, &PanelLayout::scales_offset, k / group);
+    const F32Vec low = gather_f16(rows.at, &PanelLayout::mins_offset, k / group);
     for (const std::int64_t group_end = std::min(whole, (k / group + 1) * group); k < group_end;) {
       const std::int64_t count = std::min(kChunk, group_end - k) / 8;
       gather_words(rows, k / 8, count, words);
@@ -146,7 +136,7 @@ std::int64_t put_q8(const Rows& rows, std::int64_t inputs, std::int64_t group, c
   HWY_ALIGN std::uint32_t words[kChunk / 4 * kVectorChannels];
   const std::int64_t whole = inputs / 4 * 4;
   for (std::int64_t k = 0; k < whole;) {
-    const F32Vec scale = gather_f16(rows, &PanelLayout::scales_offset, k / group);
+    const F32Vec scale = gather_f16(rows.at, &PanelLayout::scales_offset, k / group);
     // A code that was shifted to the top of its lane comes down with its sign.
     const auto number = [=](U32Vec top) HWY_ATTR {
       return hn::Mul(hn::ConvertTo(df, hn::ShiftRight<24>(hn::BitCast(I32Tag(), top))), scale);
@@ -164,23 +154,22 @@ std::int64_t put_q8(const Rows& rows, std::int64_t inputs, std::int64_t group, c
   return whole;
 }
 
-// The format that all rows share and that has a fast way; F32 if there is none.
-Encoding fast_encoding(const Rows& rows) {
-  const WeightFormat& format = rows.at[0].panel->layout.format;
-  for (const auto& at : rows.at)
-    if (!(at.panel->layout.format == format)) return Encoding::kF32;
-  if (format.axis != GroupAxis::kInput || format.group % 8 != 0) return Encoding::kF32;
-  return format.encoding == Encoding::kQ4 || format.encoding == Encoding::kQ8 ? format.encoding
-                                                                              : Encoding::kF32;
-}
-
 template <typename Sink>
 void put_channels(const Rows& rows, std::int64_t inputs, const Sink& sink) {
-  const std::int64_t group = rows.at[0].panel->layout.format.group;
-  const Encoding encoding = fast_encoding(rows);
-  const std::int64_t done = encoding == Encoding::kQ4   ? put_q4(rows, inputs, group, sink)
-                            : encoding == Encoding::kQ8 ? put_q8(rows, inputs, group, sink)
-                                                        : 0;
+  const WeightFormat* format = shared_format(rows.at, kVectorChannels);
+  const bool by_words =
+      format != nullptr && format->axis == GroupAxis::kInput && format->group % 8 == 0;
+  std::int64_t done = 0;
+  if (by_words && format->encoding == Encoding::kQ4)
+    done = put_q4(rows, inputs, format->group, sink);
+  else if (by_words && format->encoding == Encoding::kQ8)
+    done = put_q8(rows, inputs, format->group, sink);
+  turn_rows(rows, done, inputs, sink);
+}
+
+void put_channels(const Rows& rows, std::int64_t inputs, const Bf16PairSink& sink) {
+  const std::int64_t done = put_pairs(rows.at, inputs, sink.base, sink.step);
+  if (done == 0) return put_channels<Bf16PairSink>(rows, inputs, sink);
   turn_rows(rows, done, inputs, sink);
 }
 
