@@ -265,6 +265,7 @@ class WeightStore::Impl {
         Event ready = run.home == Tier::kDisk
                           ? reader_.read_to_device(run.panels, to)
                           : reader_.send_to_device(addresses_[t][run.panels.first], run.bytes, to);
+        arrivals_.push_back(ready);
         {
           const std::scoped_lock lock(mutex_);
           fetched_.push_back({space->ticket, space->offset, std::move(ready)});
@@ -289,6 +290,8 @@ class WeightStore::Impl {
         const Event reader = ring_.oldest_reader();
         lock.unlock();
         reader.wait();
+        wait_quietly(arrivals_.front());  // it may have been released unread
+        arrivals_.pop_front();
         lock.lock();
         ring_.drop_oldest();
       } else {
@@ -327,6 +330,7 @@ class WeightStore::Impl {
   TableLookup lookup_;
   std::vector<std::size_t> streamed_;  // of plan_.runs
   std::size_t next_run_ = 0;           // of plan_.runs, for `next`
+  std::deque<Event> arrivals_;         // of the ring's pieces, oldest first; of the prefetch thread
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
