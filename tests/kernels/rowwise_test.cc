@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "tests/kernels/every_isa.h"
 #include "tests/kernels/fixture.h"
 
 namespace barge {
@@ -24,7 +25,7 @@ void expect_close(const Matrix& got, const Matrix& want, std::int64_t rows, std:
           << "at " << r << ", " << c << " of " << rows << " x " << cols << " in " << name_of(type);
 }
 
-TEST_F(RowwiseTest, NormsAgreeWithTheReferenceAtEveryWidthAndType) {
+TEST_F(RowwiseTest, NormsAgreeWithTheReferenceAtEveryWidthTypeAndIsa) {
   make(DType::kF32);
   for (const std::int64_t cols : kWidths)
     for (const DType type : kTypes) {
@@ -35,20 +36,25 @@ TEST_F(RowwiseTest, NormsAgreeWithTheReferenceAtEveryWidthAndType) {
       const auto weight = random_numbers(cols, 2), bias = random_numbers(cols, 3);
       Matrix rms(type, kRows, cols, 1), rms_want(type, kRows, cols);
       Matrix layer(type, kRows, cols, 1), layer_want(type, kRows, cols);
-      fast().rms_norm(x.view(), weight.data(), 1e-5f, rms.view());
-      fast().layer_norm(x.view(), weight.data(), bias.data(), 1e-5f, layer.view());
       reference().rms_norm(x.view(), weight.data(), 1e-5f, rms_want.view());
       reference().layer_norm(x.view(), weight.data(), bias.data(), 1e-5f, layer_want.view());
       finish();
-      // Means of up to 1000 numbers in 16 or fewer sums: some tens of roundings of 2^-24. A row of
+      // A sum of numbers near 3 that goes one by one where there are no vectors: each addition is
+      // off by up to 2^-24 of it, and the mean is taken off numbers that are 1 apart. A row of
       // one number less its mean is rounding alone, and is divided by sqrt(eps).
-      expect_close(rms, rms_want, kRows, cols, type, 0x1p-18f);
-      expect_close(layer, layer_want, kRows, cols, type, cols == 1 ? 1e-3f : 0x1p-17f);
+      const float layer_error = 0x1p-18f + 3 * 0x1p-24f * static_cast<float>(cols);
+      for_every_isa([&] {
+        fast().rms_norm(x.view(), weight.data(), 1e-5f, rms.view());
+        fast().layer_norm(x.view(), weight.data(), bias.data(), 1e-5f, layer.view());
+        finish();
+        expect_close(rms, rms_want, kRows, cols, type, 0x1p-18f);
+        expect_close(layer, layer_want, kRows, cols, type, cols == 1 ? 1e-3f : layer_error);
+      });
       EXPECT_TRUE(rms.padding_is_untouched() && layer.padding_is_untouched());
     }
 }
 
-TEST_F(RowwiseTest, ActivationsAgreeWithTheReferenceAlsoFarOut) {
+TEST_F(RowwiseTest, ActivationsAgreeWithTheReferenceInEveryIsaAlsoFarOut) {
   make(DType::kF32);
   for (const std::int64_t cols : kWidths)
     for (const DType type : kTypes)
@@ -63,14 +69,17 @@ TEST_F(RowwiseTest, ActivationsAgreeWithTheReferenceAlsoFarOut) {
             up(random_numbers(kRows * cols, 2), type, kRows, cols);
         Matrix got(type, kRows, cols, 2), want(type, kRows, cols);
         Matrix alone(type, kRows, cols), alone_want(type, kRows, cols);
-        fast().activate(activation, gate.view(), up.view(), got.view());
-        fast().activate(activation, gate.view(), {}, alone.view());
         reference().activate(activation, gate.view(), up.view(), want.view());
         reference().activate(activation, gate.view(), {}, alone_want.view());
         finish();
         // exp is within 2 ulp of 2^-24, and a few operations follow.
-        expect_close(got, want, kRows, cols, type, 0x1p-20f);
-        expect_close(alone, alone_want, kRows, cols, type, 0x1p-20f);
+        for_every_isa([&] {
+          fast().activate(activation, gate.view(), up.view(), got.view());
+          fast().activate(activation, gate.view(), {}, alone.view());
+          finish();
+          expect_close(got, want, kRows, cols, type, 0x1p-20f);
+          expect_close(alone, alone_want, kRows, cols, type, 0x1p-20f);
+        });
         EXPECT_TRUE(got.padding_is_untouched());
       }
 }

@@ -62,8 +62,12 @@ HWY_INLINE F32Vec load(const std::int8_t* codes) {
 
 HWY_INLINE void store(F32Vec x, float* to) { hn::StoreU(x, F32Tag(), to); }
 HWY_INLINE void store(F32Vec x, F16* to) {
+#if HWY_TARGET == HWY_SCALAR
+  *to = to_f16(hn::GetLane(x));  // Highway's own drops digits instead of rounding
+#else
   const hn::Rebind<hwy::float16_t, F32Tag> d16;
   hn::StoreU(hn::DemoteTo(d16, x), d16, reinterpret_cast<hwy::float16_t*>(to));
+#endif
 }
 HWY_INLINE void store(F32Vec x, BF16* to) {
   const U32Tag du;
