@@ -47,7 +47,8 @@ class Kernels {
 
   /// y (+)= x W^T + bias, W the rows of all `panels` in order: [n, cols].
   /// x [rows, cols] in the compute type; bias null or [n] f32 in device memory; y [rows, n], f32
-  /// (or the compute type if kStore). Products accumulate in f32.
+  /// (or the compute type if kStore). Products accumulate in f32. Throws ConfigError if x is wider
+  /// than the limits that the table was made with.
   virtual void linear(MatrixView x, std::span<const WeightPanel> panels, const float* bias,
                       MatrixView y, Epilogue epilogue) = 0;
 
@@ -66,7 +67,8 @@ class Kernels {
 
   /// out = softmax(scale * q K^T) V for each row and head, after append_kv of the same spans.
   /// q [rows, heads * head_dim] f32; out likewise, f32 or the compute type. Softmax runs over key
-  /// blocks of a fixed size from position 0.
+  /// blocks of a fixed size from position 0. Throws ConfigError for heads that the limits don't
+  /// cover, or an encoding that the KV cache doesn't have.
   virtual void attend(const KvFormat& format, int page_positions,
                       std::span<const AttentionSpan> spans, int heads, float scale, MatrixView q,
                       MatrixView out) = 0;
@@ -88,6 +90,9 @@ DType preferred_compute_type();
 
 /// Bytes that make_cpu_kernels allocates for its workspace (tag "workspace").
 std::size_t cpu_workspace_bytes(const KernelLimits& limits, int threads);
+/// Throws ConfigError for float16, which the CPU can't multiply. bf16 works on every processor, and
+/// fast where preferred_compute_type() says so. The table must not outlive `device`, nor be
+/// destroyed before its work is done.
 std::unique_ptr<Kernels> make_cpu_kernels(CpuDevice& device, const KernelLimits& limits);
 
 /// The same operations, plain, slow and obviously right, on the device's compute stream.
