@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <future>
 #include <mutex>
@@ -17,6 +16,7 @@
 #include "core/errors.h"
 #include "core/log.h"
 #include "offload/disk_backend.h"
+#include "offload/disk_gate.h"
 #include "offload/disk_request.h"
 
 namespace barge {
@@ -65,18 +65,13 @@ class DiskQueue::Impl {
     slots_.resize(static_cast<std::size_t>(options_.depth));
     for (std::size_t i = 0; i < slots_.size(); ++i) free_slots_.push_back(i);
     queue_thread_ = std::thread([this] { run(); });
-    waiter_thread_ = std::thread([this] { wait_for_events(); });
+    gate_.emplace([this](RequestPointer request) { push(std::move(request)); });
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   ~Impl() {
-    {
-      const std::scoped_lock lock(mutex_);
-      no_more_deferred_ = true;
-    }
-    deferred_changed_.notify_one();
-    waiter_thread_.join();  // what it waited for is in the queue now
+    gate_.reset();  // what it held back is in the queue now
     {
       const std::scoped_lock lock(mutex_);
       stopping_ = true;
@@ -99,15 +94,10 @@ class DiskQueue::Impl {
                                                   .otherwise = std::move(otherwise),
                                                   .completion = device_.make_completion()});
     Event event = request->completion.event();
-    if (!after.state()) {
+    if (after.state())
+      gate_->hold_back(std::move(after), std::move(request));
+    else
       push(std::move(request));
-      return event;
-    }
-    {
-      const std::scoped_lock lock(mutex_);
-      deferred_.emplace_back(std::move(after), std::move(request));
-    }
-    deferred_changed_.notify_one();
     return event;
   }
 
@@ -169,28 +159,6 @@ class DiskQueue::Impl {
     }
     if (broken) return request->completion.fail(broken);
     wake();
-  }
-
-  // The waiter thread: a write enters the queue when the event before it is done.
-  void wait_for_events() {
-    for (;;) {
-      Event after;
-      RequestPointer request;
-      {
-        std::unique_lock lock(mutex_);
-        deferred_changed_.wait(lock, [this] { return no_more_deferred_ || !deferred_.empty(); });
-        if (deferred_.empty()) return;
-        after = std::move(deferred_.front().first);
-        request = std::move(deferred_.front().second);
-        deferred_.pop_front();
-      }
-      try {
-        after.wait();
-      } catch (...) {
-        request->failure = std::current_exception();
-      }
-      push(std::move(request));
-    }
   }
 
   // The queue thread. All below runs on it.
@@ -347,9 +315,7 @@ class DiskQueue::Impl {
 
   mutable std::mutex mutex_;  // guards what follows
   std::vector<RequestPointer> incoming_;
-  std::deque<std::pair<Event, RequestPointer>> deferred_;
-  std::condition_variable deferred_changed_;
-  bool no_more_deferred_ = false, stopping_ = false;
+  bool stopping_ = false;
   std::exception_ptr broken_;
   std::vector<std::packaged_task<void()>> tasks_;
   DiskTraffic traffic_;
@@ -365,7 +331,8 @@ class DiskQueue::Impl {
   std::vector<std::size_t> free_slots_;
   int pieces_since_write_ = 0;
 
-  std::thread queue_thread_, waiter_thread_;
+  std::thread queue_thread_;
+  std::optional<DiskGate> gate_;  // only the destructor empties it
 };
 
 DiskQueue::DiskQueue(Options options, Device& device)

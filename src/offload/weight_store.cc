@@ -13,39 +13,12 @@
 #include "offload/panel_reader.h"
 #include "offload/table_lookup.h"
 #include "offload/weight_plan.h"
+#include "offload/weight_shares.h"
 
 namespace barge {
 namespace {
 
-constexpr std::size_t kMaxRunBytes = 4_MiB;     // of one read of several panels
-constexpr std::size_t kMaxLookupBytes = 1_MiB;  // of the panels that a look-up reads at once
-constexpr std::size_t kLoadsAtOnce = 8;         // runs under way while the homes are filled
-constexpr std::size_t kRunsPerRing = 4;         // so that some are read while one is computed
-
-struct Largest {
-  std::size_t panel = 0, table_panel = 0;
-};
-
-Largest largest_panels(const Pack& pack) {
-  Largest largest;
-  for (const PackTensor& tensor : pack.tensors())
-    for (const PackPanel& panel : tensor.panels) {
-      largest.panel = std::max(largest.panel, panel.stored_bytes());
-      if (tensor.kind == PackTensor::Kind::kTable)
-        largest.table_panel = std::max(largest.table_panel, panel.stored_bytes());
-    }
-  return largest;
-}
-
-// Whether any matrix or table passes through the ring.
-bool any_streamed(const Pack& pack, const std::vector<std::vector<Tier>>& homes, bool unified) {
-  for (std::size_t t = 0; t < std::min(homes.size(), pack.tensors().size()); ++t) {
-    if (pack.tensors()[t].kind == PackTensor::Kind::kVector) continue;
-    for (const Tier home : homes[t])
-      if (home == Tier::kDisk || (home == Tier::kHost && !unified)) return true;
-  }
-  return false;
-}
+constexpr std::size_t kLoadsAtOnce = 8;  // runs under way while the homes are filled
 
 // Memory known to the disk queue as long as this lives.
 class Registration {
@@ -65,38 +38,6 @@ class Registration {
   std::span<std::byte> memory_;
 };
 
-// How the bytes of the ring (and of staging) are shared out.
-struct Shares {
-  std::size_t ring = 0, staging = 0, lookup = 0, run = 0;
-};
-
-Shares share_out(const Pack& pack, const WeightStore::Options& options, bool unified,
-                 bool streams) {
-  const Largest largest = largest_panels(pack);
-  const std::size_t least = WeightStore::smallest_ring_bytes(pack);
-  const auto check = [&](const char* what, std::size_t bytes, const char* flag) {
-    if (bytes < least)
-      throw ConfigError(concat("a ", what, " of ", format_bytes(bytes),
-                               " is too small for this pack: it takes at least ",
-                               format_bytes(least), ", two panels of up to ",
-                               format_bytes(largest.panel), "; give more memory with ", flag));
-  };
-  if (streams) check("weight ring", options.ring_bytes, unified ? "--cpu-memory" : "--gpu-memory");
-  if (!unified) check("weight staging", options.staging_bytes, "--cpu-memory");
-  Shares shares;
-  // What look-ups use comes out of the host's side, and leaves two panels of it.
-  const std::size_t host = unified ? options.ring_bytes : options.staging_bytes;
-  if (largest.table_panel > 0 && (streams || !unified))
-    shares.lookup = std::max(2 * largest.table_panel,
-                             std::min({kMaxLookupBytes, host - 2 * largest.panel, host / 8})) /
-                    kSectorBytes * kSectorBytes;
-  if (streams) shares.ring = options.ring_bytes - (unified ? shares.lookup : 0);
-  if (!unified) shares.staging = options.staging_bytes - shares.lookup;
-  shares.run = std::min(kMaxRunBytes, streams ? shares.ring / kRunsPerRing : kMaxRunBytes);
-  if (!unified) shares.run = std::min(shares.run, shares.staging / kRunsPerRing);
-  return shares;
-}
-
 }  // namespace
 
 class WeightStore::Impl {
@@ -106,8 +47,8 @@ class WeightStore::Impl {
        const std::function<void(std::size_t, std::size_t)>& progress)
       : pack_(pack),
         device_(device),
-        shares_(share_out(pack, options, device.unified(),
-                          any_streamed(pack, homes, device.unified()))),
+        shares_(share_weight_memory(pack, homes, device.unified(), options.ring_bytes,
+                                    options.staging_bytes)),
         plan_(plan_weights(pack, visits, homes, device.unified(), shares_.run)),
         host_(memory(Tier::kHost, plan_.memory_bytes.host, "weights")),
         on_device_(memory(Tier::kDevice, plan_.memory_bytes.device, "weights")),
@@ -321,7 +262,7 @@ class WeightStore::Impl {
 
   const Pack& pack_;
   Device& device_;
-  const Shares shares_;
+  const WeightShares shares_;
   const WeightPlan plan_;
   const Buffer host_, on_device_, ring_memory_, staging_memory_;
   const std::vector<std::vector<std::byte*>> addresses_;
@@ -345,8 +286,7 @@ class WeightStore::Impl {
 };
 
 std::size_t WeightStore::smallest_ring_bytes(const Pack& pack) {
-  const Largest largest = largest_panels(pack);
-  return 2 * largest.panel + 2 * largest.table_panel;
+  return smallest_weight_ring(pack);
 }
 
 WeightStore::WeightStore(const Pack& pack, std::span<const int> visits,
