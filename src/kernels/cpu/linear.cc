@@ -57,8 +57,10 @@ struct Linear::Plan {
     tiles = (channels + kTileChannels - 1) / kTileChannels;
     row_tiles = (rows + kRowTile - 1) / kRowTile;
     const auto fit = static_cast<std::int64_t>(kTilesBytes / layout.bytes);
-    tiles_a_task =
-        std::clamp(tiles / (4 * threads), std::int64_t{1}, std::max<std::int64_t>(fit, 1));
+    // x of two row tiles stays in the cache by itself; else tasks of several tiles, but enough of
+    // them that threads end together.
+    const std::int64_t most = row_tiles <= 2 ? 1 : std::max<std::int64_t>(fit, 1);
+    tiles_a_task = std::clamp(tiles / (8 * threads), std::int64_t{1}, most);
     column_tasks = (tiles + tiles_a_task - 1) / tiles_a_task;
     // Each run of rows dequantises the weights again: at least four tiles a run, unless threads
     // would have nothing to do.
