@@ -29,6 +29,8 @@ class CpuDevice final : public Device {
   const Clock& clock() const override { return clock_; }
   LinkTraffic link_traffic() const override;
 
+  /// Bytes per second each way; 0: unified.
+  double emulated_link() const { return options_.emulate_link; }
   /// For kernels only, and only from work of the compute stream.
   ThreadPool& pool();
 

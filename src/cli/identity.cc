@@ -1,0 +1,27 @@
+#include "cli/identity.h"
+
+#include <functional>
+
+#include "cli/text_files.h"
+#include "core/errors.h"
+
+namespace barge {
+
+Identity identity_of(const Session& session, const Options& options) {
+  const Policy& policy = session.plan.policy;
+  Identity identity{
+      {"model", session.pack.fingerprint()},
+      {"dtype", std::string(name_of(session.machine.compute))},
+      {"weight-bits", concat(policy.weight_bits)},
+      {"kv-bits", concat(policy.kv_bits)},
+      {"kv-group-size", concat(kv_group(options))},
+      {"max-model-len", concat(policy.max_positions)},
+      {"device", "cpu"},
+  };
+  if (!options.chat_template.empty())
+    identity["chat-template"] =
+        concat(std::hex, std::hash<std::string>{}(read_text(options.chat_template)));
+  return identity;
+}
+
+}  // namespace barge

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace barge {
+
+/// All flags, by their names (conventions.md). What the user didn't say is empty or the default.
+struct Options {
+  std::string model;
+
+  // Model
+  std::string served_model_name;
+  int max_model_len = 0;  // 0: the model's own
+  std::string dtype = "auto", weight_bits = "auto", kv_bits = "auto";
+  int group_size = 0;  // 0: the checkpoint's, or 64
+  std::string chat_template;
+  std::uint64_t seed = 0;
+
+  // Machine
+  std::string device = "auto", gpu_memory, cpu_memory, disk_space, io = "auto";
+  std::filesystem::path disk_dir, cache_dir;
+  int threads = 0;
+  double emulate_link = 0;  // GB/s
+
+  // Policy
+  std::string policy = "auto";  // or a file
+  std::optional<int> gpu_batch_size, num_gpu_batches, prefill_chunk, page_positions;
+  std::vector<double> percent;
+
+  // Workload
+  int prompt_len = 512, gen_len = 32, num_prompts = 0, repetitions = 1;
+  std::filesystem::path input, output;
+  bool strict = false, overwrite = false;
+
+  // Server
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string api_key;
+  std::filesystem::path data_dir;
+
+  // Pack, probe, plan, tokenize
+  bool verify = false, quick = false;
+  std::filesystem::path machine, file, chat;
+  bool no_special = false;
+
+  bool json = false;
+};
+
+void add_format_flags(CLI::App& command, Options& options);  // bits and groups of weights
+void add_model_flags(CLI::App& command, Options& options);   // with MODEL and the former
+void add_machine_flags(CLI::App& command, Options& options);
+void add_policy_flags(CLI::App& command, Options& options);
+void add_workload_flags(CLI::App& command, Options& options);
+
+/// Adds --log-level and --config, and takes what the command line doesn't say from the environment
+/// (BARGE_ and the flag's name in capitals), then from the JSON file of --config.
+void add_common_flags(CLI::App& command);
+/// Call after parsing. Throws ConfigError, naming variable or key.
+void read_environment_and_config(CLI::App& command);
+
+}  // namespace barge

@@ -1,0 +1,65 @@
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/identity.h"
+#include "cli/options.h"
+#include "cli/session.h"
+#include "core/errors.h"
+#include "core/log.h"
+#include "pack/cache.h"
+#include "server/server.h"
+
+namespace barge {
+namespace {
+
+void serve(const Options& o) {
+  ServerOptions options;
+  options.host = o.host;
+  options.port = static_cast<std::uint16_t>(o.port);
+  options.data_dir = o.data_dir.empty() ? default_cache_directory() / "jobs" : o.data_dir;
+  options.served_model_name =
+      !o.served_model_name.empty() ? o.served_model_name : default_served_name(o.model);
+  options.api_key = o.api_key;
+  options.seed = o.seed;
+  Server server(options);
+  log::info(concat("listening on http://", o.host, ":", server.port(), ", loading ", o.model));
+
+  Session session(o, {1.0 * o.prompt_len, 1.0 * o.gen_len, 1000}, /*hash_logits=*/false);
+  ServedModel model;
+  model.generator = session.text.get();
+  model.identity = identity_of(session, o);
+  model.window = 2 * session.plan.policy.block_sequences();
+  model.max_model_len = session.engine->max_positions();
+  model.live_tokens = [&] {
+    return static_cast<std::int64_t>(session.engine->stats().generated_tokens);
+  };
+  server.serve(model);
+  log::info(concat("ready: ", options.served_model_name));
+  server.wait();
+  log::info("stopping at the end of the sweep; batches go on at the next start");
+  server.stop();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto* command = app.add_subcommand("serve", "Serve OpenAI's Files and Batches over HTTP");
+  const auto o = std::make_shared<Options>();
+  add_model_flags(*command, *o);
+  command->add_option("--host", o->host, "address to listen on")->capture_default_str();
+  command->add_option("--port", o->port, "0: any that is free")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command->add_option("--api-key", o->api_key, "that clients must send; default: none");
+  command->add_option("--data-dir", o->data_dir, "files and jobs; default: in the cache directory");
+  add_machine_flags(*command, *o);
+  add_policy_flags(*command, *o);
+  add_workload_flags(*command, *o);
+  add_common_flags(*command);
+  command->callback([command, o] {
+    read_environment_and_config(*command);
+    serve(*o);
+  });
+}
+
+}  // namespace barge

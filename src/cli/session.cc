@@ -1,0 +1,174 @@
+#include "cli/session.h"
+
+#include <malloc.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/text_files.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "core/log.h"
+#include "core/progress.h"
+#include "pack/cache.h"
+#include "probe/probe.h"
+
+namespace barge {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path cache_directory_of(const Options& o) {
+  return o.cache_dir.empty() ? default_cache_directory() : o.cache_dir;
+}
+
+fs::path existing(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error)
+    throw IoError(concat("cannot make the directory ", directory.string(), ": ", error.message()));
+  return directory;
+}
+
+std::size_t free_disk(const fs::path& directory) {
+  struct statvfs info {};
+  if (statvfs(directory.c_str(), &info) != 0) return 0;
+  return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
+}
+
+DType compute_type(const std::string& dtype) {
+  if (dtype == "float32") return DType::kF32;
+  if (dtype == "bfloat16") return DType::kBF16;
+  if (dtype == "float16")
+    throw ConfigError("--dtype float16 needs a GPU; the CPU computes in float32 or bfloat16");
+  return preferred_compute_type();
+}
+
+Budgets budgets_of(const Options& o, const fs::path& disk_directory) {
+  const std::size_t host = usable_host_memory(), disk = free_disk(disk_directory);
+  const auto sized = [](const std::string& text, const char* flag, std::size_t whole,
+                        std::size_t otherwise) {
+    return text.empty() ? otherwise : parse_bytes(text, flag, whole);
+  };
+  // An emulated device has no memory of its own to ask for.
+  return {o.emulate_link > 0 ? sized(o.gpu_memory, "--gpu-memory", host / 2, host / 4) : 0,
+          sized(o.cpu_memory, "--cpu-memory", host, host / 5 * 4),
+          // The pack is there already, or its bytes will come out of what is free now.
+          sized(o.disk_space, "--disk-space", disk, disk + (std::size_t{1} << 40))};
+}
+
+DiskQueue::Options queue_options(const Options& o) {
+  DiskQueue::Options options;
+  options.io = o.io == "uring"   ? DiskQueue::Io::kUring
+               : o.io == "pread" ? DiskQueue::Io::kPread
+                                 : DiskQueue::Io::kAuto;
+  return options;
+}
+
+void check_device(const Options& o) {
+  if (o.device == "cuda")
+    throw ConfigError(
+        "--device cuda: this build has no CUDA device; use --device cpu (or auto, which takes it)");
+}
+
+}  // namespace
+
+Machine::Machine(const Options& o)
+    : compute((check_device(o), compute_type(o.dtype))),
+      cache_directory(cache_directory_of(o)),
+      disk_directory(existing(o.disk_dir.empty() ? cache_directory : o.disk_dir)),
+      budgets(budgets_of(o, disk_directory)),
+      device({.threads = o.threads, .emulate_link = o.emulate_link * 1e9}, budgets),
+      disk(queue_options(o), device) {}
+
+Profile Machine::profile(bool quick, bool renew) {
+  const ProbeOptions options{disk_directory, quick ? 8.0 : 60.0, compute};
+  if (!renew)
+    if (const auto known = load_profile(cache_directory, machine_of(device, options)))
+      return *known;
+  log::info(concat("measuring this machine (about ", quick ? "5 s" : "a minute",
+                   "; `barge probe` does it thoroughly)"));
+  // What the probe allocates is its own affair: budgets that are too small for the model still
+  // have to fit it.
+  Budgets own(256_MiB, 256_MiB, 1_GiB);
+  CpuDevice probed({.threads = device.pool().threads(),
+                    .emulate_link = device.unified() ? 0 : device.emulated_link()},
+                   own);
+  DiskQueue queue({}, probed);
+  Progress progress("measuring",
+                    [](double share) { return concat(std::round(share * 100), " %"); });
+  const Profile measured = barge::probe(
+      probed, queue, [&](const KernelLimits& limits) { return make_cpu_kernels(probed, limits); },
+      options, [&](double share, const std::string& what) { progress.update(share, 1, what); });
+  save_profile(cache_directory, measured);
+  return measured;
+}
+
+TierLimits Machine::limits() const {
+  return {budgets.device.limit(), budgets.host.limit(), budgets.disk.limit()};
+}
+
+std::string default_served_name(const std::string& model) {
+  const fs::path path = model.ends_with('/') ? fs::path(model).parent_path() : fs::path(model);
+  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+}
+
+ConvertOptions convert_options(const Options& o) {
+  ConvertOptions options;
+  options.weight_bits = parse_weight_bits(o.weight_bits);
+  options.group = o.group_size;
+  options.threads = o.threads;
+  return options;
+}
+
+Session::Session(const Options& o, const Workload& job, bool hash_logits)
+    : machine(o), pack([&] {
+        Progress progress("packing " + o.model,
+                          [](double n) { return format_bytes(static_cast<std::size_t>(n)); });
+        return find_or_convert(o.model, convert_options(o), machine.cache_directory / "packs",
+                               [&](std::size_t done, std::size_t total) {
+                                 progress.update(static_cast<double>(done),
+                                                 static_cast<double>(total));
+                               });
+      }()) {
+  ModelDescription description =
+      description_from_json(pack.model(), (pack.directory() / "pack.json").string());
+  config = description.config;
+  served_name = !o.served_model_name.empty() ? o.served_model_name : default_served_name(o.model);
+  family = make_family(config);
+  tokenizer.emplace(std::move(description.tokenizer));
+  tokenizer_memory = machine.budgets.host.reserve(tokenizer->bytes(), "tokenizer");
+  const std::string chat_source =
+      o.chat_template.empty() ? tokenizer->chat_template() : read_text(o.chat_template);
+  if (!chat_source.empty()) chat.emplace(chat_source);
+
+  const auto format_of = [this](const TensorSpec& tensor) {
+    return pack.tensors()[static_cast<std::size_t>(pack.find(tensor.name))].format;
+  };
+  PlannedModel model = planned_model(o, config, format_of);
+  model.tokenizer_bytes = 0;  // it has its reservation already
+  TierLimits limits = machine.limits();
+  limits.host -= machine.budgets.host.used();
+  plan = make_plan(o, model, machine.profile(), limits, machine, job);
+  log::info(describe_plan(plan, machine.limits(), machine.device.unified()));
+
+  malloc_trim(0);  // the vocabulary's JSON tree was large, and memory is promised
+  Engine::Options options;
+  options.policy = plan.policy;
+  options.compute = machine.compute;
+  options.kv_group = kv_group(o);
+  options.disk_directory = machine.disk_directory;
+  options.eos.assign(tokenizer->eos().begin(), tokenizer->eos().end());
+  options.hash_logits = hash_logits;
+  Progress progress("loading", [](double n) { return format_bytes(static_cast<std::size_t>(n)); });
+  engine = std::make_unique<Engine>(pack, *family, machine.device, machine.disk, machine.budgets,
+                                    options, [&](std::size_t done, std::size_t total) {
+                                      progress.update(static_cast<double>(done),
+                                                      static_cast<double>(total));
+                                    });
+  text = std::make_unique<TextEngine>(*engine, *tokenizer, chat ? &*chat : nullptr);
+}
+
+}  // namespace barge

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/options.h"
+#include "core/cpu_device.h"
+#include "engine/text_engine.h"
+#include "model/chat_template.h"
+#include "model/description.h"
+#include "model/family.h"
+#include "model/tokenizer.h"
+#include "offload/disk_queue.h"
+#include "offload/pack.h"
+#include "pack/convert.h"
+#include "policy/search.h"
+
+namespace barge {
+
+/// The machine as the flags want it seen: budgets, device, disk. Everything else is built on it.
+struct Machine {
+  explicit Machine(const Options& options);
+
+  DType compute;
+  std::filesystem::path cache_directory, disk_directory;
+  Budgets budgets;
+  CpuDevice device;
+  DiskQueue disk;
+
+  /// Measured once and kept; a first run makes a quick one (10 s at most) and says so.
+  Profile profile(bool quick = true, bool renew = false);
+  TierLimits limits() const;
+};
+
+/// How the flags want a checkpoint packed.
+ConvertOptions convert_options(const Options& options);
+inline int kv_group(const Options& options) {
+  return options.group_size > 0 ? options.group_size : 64;
+}
+
+/// A model by its description and the formats of its tensors, with or without a pack of it.
+struct PlannedModel {
+  std::unique_ptr<Family> family;
+  std::function<WeightFormat(const TensorSpec&)> format_of;
+  int weight_bits = 4, kv_bits = 16, max_positions = 0;
+  std::size_t tokenizer_bytes = 0;
+};
+/// Throws ConfigError where a flag doesn't fit the model.
+PlannedModel planned_model(const Options& options, const ModelConfig& config,
+                           std::function<WeightFormat(const TensorSpec&)> format_of);
+
+/// What `run`, `serve` and `plan` decide on: searched, or as --policy and --percent say.
+Plan make_plan(const Options& options, const PlannedModel& model, const Profile& profile,
+               const TierLimits& limits, Machine& machine, const Workload& job);
+
+/// A table for people: policy, bytes a tier against budgets, prediction.
+std::string describe_plan(const Plan& plan, const TierLimits& limits, bool unified);
+std::string plan_to_json(const Plan& plan, bool unified);
+nlohmann::json tiers_to_json(const PerTier<std::size_t>& bytes);
+
+/// MODEL's last path component, without .gguf: the name that clients use unless told another.
+std::string default_served_name(const std::string& model);
+
+/// A model that is ready to generate.
+class Session {
+ public:
+  /// Opens or makes the pack, plans, prints the plan to the log, loads. Throws what goes wrong.
+  Session(const Options& options, const Workload& job, bool hash_logits = false);
+
+  Machine machine;
+  Pack pack;
+  std::string served_name;
+  ModelConfig config;
+  std::unique_ptr<Family> family;
+  MemoryBudget::Reservation tokenizer_memory;
+  std::optional<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat;
+  Plan plan;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<TextEngine> text;
+};
+
+/// What a run left behind: tiers, traffic, memory; the keys of `barge bench --json`.
+nlohmann::json report(const Session& session, double seconds);
+
+}  // namespace barge
