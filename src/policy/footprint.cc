@@ -119,8 +119,10 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
   const std::size_t planned = pages_of_sequence(
       policy.kv_positions > 0 ? std::min(policy.kv_positions, policy.max_positions)
                               : policy.max_positions);
-  const std::size_t block = std::max(sequences * planned, longest) * layers * page;
-  for (const Tier tier : kTiers) f.kv[tier] = round_up(share_of(block, policy.kv[tier]), page);
+  // A sequence's KV in one layer has one home: shares are met in whole layers of a sequence.
+  for (const Tier tier : kTiers)
+    f.kv[tier] = page * std::max(share_of(sequences * layers, policy.kv[tier]) * planned,
+                                 share_of(layers, policy.kv[tier]) * longest);
   if (policy.kv.disk > 0)  // a tail, and a full page whose write is under way
     f.kv.host += 2 * page * share_of(sequences * layers, policy.kv.disk);
   const double staged = policy.kv.disk + (unified ? 0 : policy.kv.host);

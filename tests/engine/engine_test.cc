@@ -283,26 +283,34 @@ TEST(Engine, NamesTheDirectoryThatCannotHoldTheKvCache) {
 }
 
 TEST(Engine, AllocatesWhatTheFootprintSays) {
-  for (const double link : {0.0, 1e9}) {
+  struct Case {
+    double link;
+    PerTier<double> weights, kv;
+  };
+  for (const Case& c : {Case{0, {0, 1, 0}, {0, 1, 0}}, Case{0, {0, 0.5, 0.5}, {0, 0.5, 0.5}},
+                        Case{0, {0, 0, 1}, {0, 1, 0}}, Case{1e9, {1, 0, 0}, {1, 0, 0}},
+                        Case{1e9, {0.25, 0.25, 0.5}, {0.25, 0.25, 0.5}},
+                        Case{1e9, {0, 1, 0}, {0, 1, 0}}, Case{1e9, {0, 0, 1}, {0, 0, 1}}}) {
     TestSetup setup;
-    setup.emulate_link = link;
-    setup.policy.weights = setup.policy.kv = {.device = 0.25, .host = 0.25, .disk = 0.5};
-    if (link == 0) setup.policy.weights = setup.policy.kv = {.device = 0, .host = 0.5, .disk = 0.5};
+    setup.emulate_link = c.link;
+    setup.policy.weights = c.weights;
+    setup.policy.kv = c.kv;
+    setup.reference_kernels = false;
     TestEngine test(tiny(), setup);
     const KernelLimits limits = kernel_limits(tiny().family(), setup.policy, DType::kF32);
     const ModelShape shape = shape_of(
         tiny().family(), [](const TensorSpec&) { return WeightFormat{.encoding = Encoding::kF32}; },
         32, 64, limits, cpu_workspace_bytes(limits, 1));
-    const bool unified = link == 0;
+    const bool unified = c.link == 0;
     const Footprint planned = footprint(shape, setup.policy, unified);
     for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
-      std::string tags;
+      const std::size_t plan = planned.total(tier, unified);
+      std::string tags = concat("link ", c.link, ", weights on host ", c.weights.host, ": ");
       for (const auto& [tag, bytes] : test.budgets[tier].by_tag())
         tags += concat(tag, " ", bytes, ", ");
-      EXPECT_LE(test.budgets[tier].used(), planned.total(tier, unified)) << tags;
+      EXPECT_LE(test.budgets[tier].used(), plan) << tags;
       // Nothing is planned for in vain either, but for what look-ups may take of the ring.
-      EXPECT_GE(test.budgets[tier].used() + planned.lookup_host, planned.total(tier, unified))
-          << tags;
+      EXPECT_GE(test.budgets[tier].used() + planned.lookup_host, plan) << tags;
     }
   }
 }

@@ -61,6 +61,11 @@ std::vector<Variant> variants() {
       {"a link, all on the host", homes({0, 1, 0}, {0, 1, 0}, kLink)},
       {"a link, all on disk", homes({0, 0, 1}, {0, 0, 1}, kLink)},
       {"a link, three tiers", homes({0.3, 0.3, 0.4}, {0.25, 0.25, 0.5}, kLink)},
+      {"three tiers for one sequence at a time",
+       [=](TestSetup& s) {
+         homes({0.3, 0.3, 0.4}, {0.25, 0.25, 0.5}, kLink)(s);
+         s.policy.gpu_batch_size = s.policy.num_gpu_batches = 1;
+       }},
       {"pread", all_disk([](TestSetup& s) { s.io = DiskQueue::Io::kPread; })},
       {"io_uring or what there is", all_disk([](TestSetup& s) { s.policy.ring_bytes = 1 << 20; })},
       {"smallest chunks", [](TestSetup& s) { s.policy.sweep_tokens = 6; }},

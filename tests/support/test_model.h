@@ -52,6 +52,13 @@ class TestModel {
 /// A policy that tiny models run under: two micro-batches of three sequences, all in host memory.
 Policy tiny_policy();
 
+/// ThreadSanitizer can't look into oneDNN: there the reference computes.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kReferenceKernels = true;
+#else
+inline constexpr bool kReferenceKernels = false;
+#endif
+
 /// What an engine is built on in a test.
 struct TestSetup {
   Policy policy = tiny_policy();
@@ -59,7 +66,7 @@ struct TestSetup {
   double emulate_link = 0;  // bytes per second
   DiskQueue::Io io = DiskQueue::Io::kAuto;
   int threads = 1;
-  bool reference_kernels = false;
+  bool reference_kernels = kReferenceKernels;
   std::vector<TokenId> eos = {};
   std::filesystem::path disk_directory = {};  // empty: beside the pack
 };
