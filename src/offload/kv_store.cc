@@ -140,7 +140,10 @@ KvStore::Impl::Impl(const Options& given, Device& on, DiskQueue& queue, MemoryBu
     throw ConfigError(concat("a KV cache of ", given.layers, " layers with ", given.page_positions,
                              " positions a page of ", record_bytes,
                              " bytes each can't be; all must be above 0"));
-  if (!unified) discrete_host_ring.emplace(on, Tier::kHost, given.staging_bytes, page_bytes);
+  // Only pages from disk pass through the host on their way.
+  if (!unified)
+    discrete_host_ring.emplace(on, Tier::kHost,
+                               given.capacity_bytes.disk > 0 ? given.staging_bytes : 0, page_bytes);
   capacity = {device_pool.capacity_bytes(), host_pool.capacity_bytes(),
               disk_slots.capacity_bytes()};
   if (capacity.disk > 0) {

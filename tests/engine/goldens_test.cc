@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(All, TinyGoldens, testing::ValuesIn(tiny_names()), [](a
   return name;
 });
 
-TEST(HeavySmolLm2, LogitsAreThoseOfHuggingFace) {
+TEST(SmolLm2Goldens, LogitsAreThoseOfHuggingFace) {
   const char* model = std::getenv("BARGE_TEST_MODEL");
   if (model == nullptr)
     GTEST_SKIP() << "BARGE_TEST_MODEL doesn't name SmolLM2's GGUF (scripts/fetch_model)";

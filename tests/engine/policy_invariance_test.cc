@@ -193,6 +193,9 @@ class PolicyInvariance : public testing::TestWithParam<Format> {};
 
 TEST_P(PolicyInvariance, SameTokensAndSameBitsOfLogits) {
   const Format& format = GetParam();
+  const std::string suite = testing::UnitTest::GetInstance()->current_test_suite()->name();
+  if (suite.starts_with("Slow") && std::getenv("BARGE_TEST_ALL") == nullptr)
+    GTEST_SKIP() << "a long one: BARGE_TEST_ALL isn't set";
   if (format.compute == DType::kBF16 && preferred_compute_type() != DType::kBF16)
     GTEST_SKIP() << "this processor doesn't multiply bfloat16";
   const TestModel model(tiny_llama_config(), format.weight_bits);

@@ -3,6 +3,7 @@
 #include <future>
 #include <utility>
 
+#include "core/errors.h"
 #include "engine/logits_hash.h"
 #include "model/checkpoint.h"
 #include "model/dummy_checkpoint.h"
@@ -106,7 +107,12 @@ std::vector<TestAnswer> run_all(Engine& engine, std::vector<GenerationRequest> r
       answer.error = std::move(error);
       end.set_value();
     };
-    engine.submit(std::move(requests[i]));
+    try {
+      engine.submit(std::move(requests[i]));
+    } catch (const RequestError& refused) {  // the others refer to what is ours: go on
+      answer.error = refused.what();
+      ends[i].set_value();
+    }
   }
   for (std::promise<void>& end : ends) end.get_future().wait();
   return answers;

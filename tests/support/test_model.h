@@ -94,7 +94,7 @@ struct TestAnswer {
 };
 
 /// Gives all requests to the engine at once and waits for their ends. The requests' callbacks are
-/// replaced.
+/// replaced. What the engine refuses is an answer with an error.
 std::vector<TestAnswer> run_all(Engine& engine, std::vector<GenerationRequest> requests,
                                 bool keep_logits = false);
 
