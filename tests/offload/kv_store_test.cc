@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <thread>
 
 #include "tests/offload/fake_disk.h"
 #include "tests/offload/kv_harness.h"
@@ -128,6 +129,25 @@ TEST(KvStore, ReadsPagesFromMemoryUntilTheyAreWritten) {
     expect_all_right(kv);
     EXPECT_GT(kv.store->traffic().disk_read_bytes, 0u);
   }
+}
+
+TEST(KvStore, KeepsStagedPagesUntilTheyAreWritten) {
+  FakeDisk fake(60 * kPage);  // copies when a request ends
+  auto given = config({0, 0, 1});
+  given.store.staging_bytes = 2 * kPage;
+  KvHarness kv(given, fake.backend());
+  for (int round = 0; round < 5; ++round) {
+    const auto a = kv.add(kPerPage), b = kv.add(2 * kPerPage);
+    fake.close();
+    kv.step(0, {kv.span(a, kPerPage)});
+    kv.finish();
+    std::thread disk([&] { fake.open(); });
+    kv.step(0, {kv.span(b, 2 * kPerPage)});  // wants all staging, so it waits for the disk
+    disk.join();
+    kv.step(0, {kv.span(a, 0)});
+    kv.finish();
+  }
+  expect_all_right(kv);
 }
 
 TEST(KvStore, HoldsNoMemoryForWhatIsSwappedOut) {
