@@ -85,10 +85,13 @@ class KvStore {
     struct State;
     std::unique_ptr<State> state_;
   };
+  /// Each span must begin where its sequence ends in this layer (rows 0: only read), and a sequence
+  /// can have one open lease a layer. Until it is closed it can't be removed, forked or swapped.
   /// Assigns pages for the new positions and starts to load what isn't on the device. Blocks while
   /// staging is full of earlier leases. Throws OutOfMemory if it can never fit.
   Lease open(int layer, std::span<const Span> spans);
-  /// After `computed`, the new records go home, and staging is free again.
+  /// After `computed`, the new records go home, and staging is free again. Like `open`, `swap_*`,
+  /// `fork` and (once) `remove` it throws IoError if an earlier write to disk failed.
   void close(Lease lease, Event computed);
   /// Staged bytes that `open` would take for these spans in the worst layer.
   std::size_t staging_needed(std::span<const Span> spans) const;
