@@ -38,7 +38,14 @@ KvStore::KvStore(const Options& options, Device& device, DiskQueue& disk, Memory
 KvStore::~KvStore() = default;
 
 KvStore::Placement KvStore::place(int max_positions) const {
-  return impl_->placement.choose(max_positions);
+  Placement homes = impl_->placement.choose(max_positions);
+  // A sequence that is longer than its shares of memory have room for goes to disk, layer by layer.
+  for (std::size_t layer = homes.size(); layer-- > 0 && impl_->capacity.disk > 0;) {
+    const PerTier<std::size_t> wanted = bytes(homes, max_positions);
+    if (wanted.device <= impl_->capacity.device && wanted.host <= impl_->capacity.host) break;
+    homes[layer] = Tier::kDisk;
+  }
+  return homes;
 }
 
 PerTier<std::size_t> KvStore::bytes(const Placement& placement, int positions) const {

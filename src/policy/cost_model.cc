@@ -6,71 +6,116 @@
 #include <utility>
 
 namespace barge {
+namespace {
 
-SweepCost sweep_cost(const Profile& profile, const ModelShape& shape, const Workload& job,
+double live_sequences(const Workload& job, const Policy& policy) {
+  return std::min<double>(policy.block_sequences(), job.num_prompts);
+}
+
+double in_tiles(double rows) { return std::ceil(rows / kRowTile) * kRowTile; }
+
+}  // namespace
+
+bool one_block(const Workload& job, const Policy& policy) {
+  return job.num_prompts <= policy.block_sequences();
+}
+
+SweepLoad steady_load(const Workload& job, const Policy& policy) {
+  const double s = job.prompt_len, n = job.gen_len, sequences = live_sequences(job, policy);
+  // Prompt tokens beyond the sweep's rows wait their turn.
+  const double wanted = sequences * (s + n - 1) / n;
+  const double share = std::min(1.0, policy.sweep_tokens / wanted);
+  SweepLoad load;
+  load.rows = share * wanted;
+  load.logits = share * sequences;
+  // A decoding row sees s + n/2 keys on average, a prompt's row half of its prompt.
+  load.read_positions = share * (n - 1) / n * sequences * (s + n / 2);
+  load.keys = load.read_positions + share * sequences / n * s * (s / 2);
+  return load;
+}
+
+SweepLoad prefill_load(const Workload& job, const Policy& policy) {
+  const double rows = live_sequences(job, policy) * job.prompt_len;
+  const double sweeps = std::ceil(rows / policy.sweep_tokens);
+  return {rows / sweeps, live_sequences(job, policy) / sweeps, rows / sweeps * job.prompt_len / 2,
+          0};
+}
+
+SweepLoad decode_load(const Workload& job, const Policy& policy) {
+  const double sequences = live_sequences(job, policy);
+  const double keys = sequences * (job.prompt_len + job.gen_len / 2);
+  return {sequences, sequences, keys, keys};
+}
+
+SweepCost sweep_cost(const Profile& profile, const ModelShape& shape, const SweepLoad& load,
                      const Policy& policy) {
-  const double s = job.prompt_len, n = job.gen_len;
-  const double sequences = std::min<double>(policy.block_sequences(), job.num_prompts);
-  const double kv_token = static_cast<double>(shape.kv_record_bytes) * shape.layers;
-  const double weights = static_cast<double>(shape.weight_bytes());
-  const auto tiles = [](double rows) { return std::ceil(rows / kRowTile) * kRowTile; };
-
+  const double kv_position = static_cast<double>(shape.kv_record_bytes) * shape.layers;
+  const auto weights = static_cast<double>(shape.weight_bytes());
   double output_parameters = 0;
-  if (!shape.matrices.empty())
-    for (const auto& m : shape.matrices)
-      if (m.visited && m.rows == shape.vocab)
-        output_parameters += static_cast<double>(m.rows) * static_cast<double>(m.cols);
+  for (const auto& m : shape.matrices)
+    if (m.visited && m.rows == shape.vocab)
+      output_parameters += static_cast<double>(m.rows) * static_cast<double>(m.cols);
   const double parameters = static_cast<double>(shape.parameters()) - output_parameters;
+  const auto product = [&](double weight_count, double rows) {
+    return rows > 0 ? 2 * weight_count * in_tiles(rows) / profile.matrix_ops(in_tiles(rows)) : 0;
+  };
 
   SweepCost cost;
-  cost.rows = tiles(std::min<double>(sequences * (s + n - 1) / n, policy.sweep_tokens));
-  cost.products = 2 * parameters * cost.rows / profile.matrix_ops(cost.rows);
-  cost.output = 2 * output_parameters * tiles(sequences) / profile.matrix_ops(tiles(sequences));
-  cost.dequantise =
-      policy.weight_bits < 16 ? static_cast<double>(shape.parameters()) / profile.dequantise : 0;
-  // Decode sees s + n/2 keys on average, each of s prompt tokens half of its prompt.
-  const double decode_keys = (n - 1) / n * sequences * (s + n / 2);
-  const double prompt_keys = sequences / n * s * (s / 2);
-  cost.attention = 4.0 * shape.heads * shape.head_dim * shape.layers * (decode_keys + prompt_keys) /
-                   profile.attention;
-
-  const double kv_read_bytes = (n - 1) / n * sequences * (s + n / 2) * kv_token;
-  const double kv_new_bytes = sequences * (s + n - 1) / n * kv_token;
+  cost.products = product(parameters, load.rows);
+  cost.output = product(output_parameters, load.logits);
+  if (policy.weight_bits < 16)
+    cost.dequantise = static_cast<double>(shape.parameters()) / profile.dequantise;
+  cost.attention =
+      4.0 * shape.heads * shape.head_dim * shape.layers * load.keys / profile.attention;
   if (!profile.unified) {
     cost.weights_down = weights / profile.link_down;
-    cost.kv_down = kv_read_bytes / profile.link_down;
-    cost.kv_up = kv_new_bytes / profile.link_up;
+    cost.kv_down = load.read_positions * kv_position / profile.link_down;
+    cost.kv_up = load.rows * kv_position / profile.link_up;
   }
   cost.weights_read = weights / profile.disk_read;
-  cost.kv_read = kv_read_bytes / profile.disk_read;
-  cost.kv_write = kv_new_bytes / profile.disk_write;
+  cost.kv_read = load.read_positions * kv_position / profile.disk_read;
+  cost.kv_write = load.rows * kv_position / profile.disk_write;
   return cost;
 }
 
-Prediction predict(const SweepCost& cost, const Profile& profile, const Workload& job,
-                   const Policy& policy) {
+Bottleneck bottleneck(const SweepCost& cost, const Policy& policy) {
   const auto& w = policy.weights;
   const auto& y = policy.kv;
   const std::array<std::pair<double, const char*>, 4> resources{{
       {cost.compute(), "compute"},
-      {profile.unified ? 0
-                       : cost.weights_down * (w.host + w.disk) + cost.kv_down * (y.host + y.disk),
-       "link down"},
-      {profile.unified ? 0 : cost.kv_up * (y.host + y.disk), "link up"},
+      {cost.weights_down * (w.host + w.disk) + cost.kv_down * (y.host + y.disk), "link down"},
+      {cost.kv_up * (y.host + y.disk), "link up"},
       {cost.weights_read * w.disk + (cost.kv_read + cost.kv_write) * y.disk, "disk"},
   }};
-  const auto worst = std::max_element(resources.begin(), resources.end());
-  const double sequences = std::min<double>(policy.block_sequences(), job.num_prompts);
+  const auto worst =
+      *std::max_element(resources.begin(), resources.end(),
+                        [](const auto& a, const auto& b) { return a.first < b.first; });
+  return {worst.first, worst.second};
+}
 
+Prediction predict(const Profile& profile, const ModelShape& shape, const Workload& job,
+                   const Policy& policy) {
+  const auto seconds_of = [&](const SweepLoad& load) {
+    return bottleneck(sweep_cost(profile, shape, load, policy), policy);
+  };
   Prediction p;
-  p.bottleneck = worst->second;
-  p.sweep_seconds = worst->first;
-  // Prompt tokens beyond the sweep's rows wait: a token then takes more than one sweep.
-  const double wanted = sequences * (job.prompt_len + job.gen_len - 1) / job.gen_len;
-  const double stretch = std::max(1.0, wanted / cost.rows);
-  p.generated_tokens_per_s = sequences / (p.sweep_seconds * stretch);
+  const double generated = job.num_prompts * job.gen_len;
+  if (one_block(job, policy)) {
+    const Bottleneck decode = seconds_of(decode_load(job, policy));
+    const double prefill_sweeps = std::ceil(job.num_prompts * job.prompt_len / policy.sweep_tokens);
+    p.bottleneck = decode.name;
+    p.sweep_seconds = decode.seconds;
+    p.seconds = prefill_sweeps * seconds_of(prefill_load(job, policy)).seconds +
+                (job.gen_len - 1) * decode.seconds;
+  } else {
+    const SweepLoad load = steady_load(job, policy);
+    const Bottleneck sweep = seconds_of(load);
+    p.bottleneck = sweep.name;
+    p.sweep_seconds = sweep.seconds;
+    p.seconds = generated / load.logits * sweep.seconds;
+  }
+  p.generated_tokens_per_s = generated / p.seconds;
   p.total_tokens_per_s = p.generated_tokens_per_s * (1 + job.prompt_len / job.gen_len);
-  p.seconds = job.num_prompts * job.gen_len / p.generated_tokens_per_s;
   return p;
 }
 

@@ -14,24 +14,43 @@ struct Workload {
   double num_prompts = 1000;
 };
 
-/// Seconds that one sweep of the steady state (B sequences decode, B s/n prompt tokens enter) asks
-/// of each resource, as functions of the homes: constant + the terms below times the shares.
-/// Symbols as in the planning literature on FlexGen: s prompt, n generated tokens, B sequences.
+/// What one sweep has to do. In the steady state B sequences decode and B s/n prompt tokens enter
+/// a sweep (s prompt, n generated tokens each); a job of one block has prefill and decode sweeps.
+struct SweepLoad {
+  double rows = 0;            // new tokens
+  double logits = 0;          // rows of the output layer
+  double keys = 0;            // that all rows attend to, added up
+  double read_positions = 0;  // of KV cache that decoding sequences read
+};
+SweepLoad steady_load(const Workload& job, const Policy& policy);
+SweepLoad prefill_load(const Workload& job, const Policy& policy);
+SweepLoad decode_load(const Workload& job, const Policy& policy);
+
+/// Whether all lines of the job fit in one block.
+bool one_block(const Workload& job, const Policy& policy);
+
+/// Seconds that a sweep asks of each resource, as functions of the homes: constants, and terms for
+/// a whole share (= 1) at a home.
 struct SweepCost {
-  double rows = 0;  // B (s + n - 1) / n, in full row tiles
   // Device (on a unified machine also what a CPU would attend):
-  double products = 0;    // 2 P rows / F(rows)
-  double dequantise = 0;  // weights once a sweep / rate
-  double attention = 0;   // 4 heads dim (decode context + prompt context) / rate
-  double output = 0;      // B rows through the output layer: counted apart, not every row has it
-  // Per whole share (= 1) at a home:
+  double products = 0;                                 // 2 P rows / F(rows), rows in full tiles
+  double output = 0;                                   // likewise for the logits
+  double dequantise = 0;                               // weights once a sweep / rate
+  double attention = 0;                                // 4 heads dim keys / rate
   double weights_down = 0, kv_down = 0, kv_up = 0;     // link; 0 where unified
   double weights_read = 0, kv_read = 0, kv_write = 0;  // disk
 
-  double compute() const { return products + dequantise + attention + output; }
+  double compute() const { return products + output + dequantise + attention; }
 };
-SweepCost sweep_cost(const Profile& profile, const ModelShape& shape, const Workload& job,
+SweepCost sweep_cost(const Profile& profile, const ModelShape& shape, const SweepLoad& load,
                      const Policy& policy);
+
+/// The resource that a sweep with the policy's homes waits for, and for how long.
+struct Bottleneck {
+  double seconds = 0;
+  std::string name;  // "compute", "link down", "link up" or "disk"
+};
+Bottleneck bottleneck(const SweepCost& cost, const Policy& policy);
 
 /// What a plan promises.
 struct Prediction {
@@ -39,7 +58,7 @@ struct Prediction {
   double generated_tokens_per_s = 0, total_tokens_per_s = 0;
   std::string bottleneck;  // "compute", "link down", "link up" or "disk"
 };
-Prediction predict(const SweepCost& cost, const Profile& profile, const Workload& job,
+Prediction predict(const Profile& profile, const ModelShape& shape, const Workload& job,
                    const Policy& policy);
 
 /// Rows that a matrix product is cut into; fewer cost the same.

@@ -109,7 +109,8 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
   if (streams) f.weight_ring = pages_of(std::max(policy.ring_bytes, 2 * least));
   if (!unified) f.weight_staging = pages_of(std::max(f.weight_ring / 2, least));
 
-  // The block as planned, or one sequence at its longest, which must always fit.
+  // The block as planned; and whatever the plan, one sequence at its longest fits, on disk if there
+  // is KV cache on disk.
   const auto pages_of_sequence = [&](int positions) {
     return divide_up(static_cast<std::size_t>(positions),
                      static_cast<std::size_t>(policy.page_positions));
@@ -120,15 +121,19 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
       policy.kv_positions > 0 ? std::min(policy.kv_positions, policy.max_positions)
                               : policy.max_positions);
   // A sequence's KV in one layer has one home: shares are met in whole layers of a sequence.
-  for (const Tier tier : kTiers)
-    f.kv[tier] = page * std::max(share_of(sequences * layers, policy.kv[tier]) * planned,
-                                 share_of(layers, policy.kv[tier]) * longest);
-  if (policy.kv.disk > 0)  // a tail, and a full page whose write is under way
-    f.kv.host += 2 * page * share_of(sequences * layers, policy.kv.disk);
+  for (const Tier tier : kTiers) {
+    f.kv[tier] = page * planned * share_of(sequences * layers, policy.kv[tier]);
+    if (policy.kv.disk <= 0)
+      f.kv[tier] = std::max(f.kv[tier], page * longest * share_of(layers, policy.kv[tier]));
+  }
+  if (policy.kv.disk > 0) {
+    f.kv.disk = std::max(f.kv.disk, page * longest * layers);
+    f.kv.host += page * std::max(share_of(sequences * layers, policy.kv.disk), layers);  // tails
+  }
   const double staged = policy.kv.disk + (unified ? 0 : policy.kv.host);
   if (staged > 0)  // two micro-batches: one attended, one on its way
     f.kv_staging =
-        2 * std::max(static_cast<std::size_t>(policy.gpu_batch_size) * planned, longest) * page;
+        std::max(2 * static_cast<std::size_t>(policy.gpu_batch_size) * planned, longest) * page;
   if (!unified && policy.kv.disk > 0) f.kv_host_staging = f.kv_staging;
   return f;
 }

@@ -11,25 +11,34 @@
 namespace barge {
 namespace {
 
-// Large enough for a good disk request, small enough that tails are a small share of a sequence.
-int default_page_positions(const ModelShape& shape, const PolicyWishes& wishes) {
-  if (wishes.page_positions > 0) return wishes.page_positions;
-  const std::size_t record = std::max<std::size_t>(shape.kv_record_bytes, 1);
-  int positions = 16;
-  while (positions < 64 && static_cast<std::size_t>(positions) * record < 64_KiB) positions *= 2;
-  return positions;
-}
-
 int planned_positions(const Workload& job, int max_positions) {
   // The longest of a mixed job need more than the mean; a quarter more is room for them.
   return std::clamp(static_cast<int>(std::ceil(1.25 * (job.prompt_len + job.gen_len))), 1,
                     max_positions);
 }
 
-int default_sweep_tokens(const Workload& job, int sequences) {
+// Rows of a sweep that are worth trying: the steady state's, and more for a job of one block, whose
+// prompts can all go first.
+std::vector<int> sweep_sizes(const PolicyWishes& wishes, const Workload& job, int sequences) {
+  if (wishes.sweep_tokens) return {std::max(*wishes.sweep_tokens, sequences)};
+  const auto in_tiles = [](double rows) {
+    return static_cast<int>(std::ceil(rows / kRowTile) * kRowTile);
+  };
   const double steady = sequences * (job.prompt_len + job.gen_len - 1) / job.gen_len;
-  const double rows = std::clamp(steady, 4 * kRowTile, std::max(2048.0, 1.0 * sequences));
-  return static_cast<int>(std::ceil(rows / kRowTile) * kRowTile);
+  const int least = in_tiles(sequences);
+  std::vector<int> sizes;
+  for (const double rows : {steady, 256.0, 512.0, 2048.0})
+    sizes.push_back(std::max(least, in_tiles(std::min(rows, 4096.0))));
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+// Pages that are worth trying: small ones waste little host memory on tails, large ones make large
+// requests.
+std::vector<int> page_sizes(const PolicyWishes& wishes) {
+  if (wishes.page_positions > 0) return {wishes.page_positions};
+  return {16, 64};
 }
 
 // Homes of weights and KV for a block of fixed size: minimise the seconds of a sweep, ties by less
@@ -146,13 +155,53 @@ std::optional<Infeasible> misfit(const Plan& plan, const TierLimits& limits, boo
 
 Plan price(const Profile& profile, const ShapeFor& shape_for, const Workload& job, Policy policy) {
   const ModelShape shape = shape_for(policy);
-  Plan plan{policy,
-            footprint(shape, policy, profile.unified),
-            sweep_cost(profile, shape, job, policy),
-            {}};
-  plan.predicted = predict(plan.cost, profile, job, policy);
-  return plan;
+  return {policy, footprint(shape, policy, profile.unified), predict(profile, shape, job, policy)};
 }
+
+namespace {
+
+// The best homes for a policy that is otherwise complete, if there are any that fit.
+struct Candidate {
+  std::optional<Plan> plan;
+  std::optional<Infeasible> miss;
+};
+
+Candidate candidate(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
+                    const TierLimits& limits, const PolicyWishes& wishes, Policy policy) {
+  const ModelShape shape = shape_for(policy);
+  policy.ring_bytes = 8 * shape.largest_panel_bytes();
+  if (wishes.percent) {
+    set_percent(policy, *wishes.percent);
+  } else {
+    const SweepLoad load =
+        one_block(job, policy) ? decode_load(job, policy) : steady_load(job, policy);
+    const auto solved =
+        solve_homes(profile, shape, sweep_cost(profile, shape, load, policy), limits, policy);
+    if (solved)
+      policy = *solved;
+    else
+      policy.weights = policy.kv = {0, 0, 1};
+  }
+  Candidate result;
+  result.plan = fit(profile, shape_for, job, limits, policy, wishes.percent.has_value());
+  if (!result.plan)
+    result.miss = misfit(price(profile, shape_for, job, policy), limits, profile.unified);
+  return result;
+}
+
+[[noreturn]] void refuse(const Infeasible& nearest) {
+  const Policy& p = nearest.nearest.policy;
+  throw ConfigError(concat("nothing fits: the nearest policy (", p.num_gpu_batches,
+                           " micro-batches of ", p.gpu_batch_size, " sequences of up to ",
+                           p.max_positions, " tokens) needs ", format_bytes(nearest.missing_bytes),
+                           " more ", nearest.constraint, " space; raise ",
+                           nearest.constraint == "host"     ? "--cpu-memory"
+                           : nearest.constraint == "device" ? "--gpu-memory"
+                                                            : "--disk-space",
+                           " or lower --max-model-len"));
+}
+
+}  // namespace
 
 Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
             const TierLimits& limits, const PolicyWishes& wishes) {
@@ -164,56 +213,30 @@ Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& j
   std::optional<Infeasible> nearest;
   for (const int size : sizes)
     for (const int count : counts) {
-      if (!wishes.gpu_batch_size && !(size == 1 && count == 1) &&
-          size * count > 2 * job.num_prompts)
+      if (!wishes.gpu_batch_size && size * count > 1 && size * count > 2 * job.num_prompts)
         continue;  // the job would never fill it
-      Policy policy;
-      policy.gpu_batch_size = size;
-      policy.num_gpu_batches = count;
-      policy.weight_bits = wishes.weight_bits;
-      policy.kv_bits = wishes.kv_bits;
-      policy.max_positions = wishes.max_positions;
-      policy.kv_positions = planned_positions(job, wishes.max_positions);
-      policy.sweep_tokens = wishes.sweep_tokens.value_or(default_sweep_tokens(job, size * count));
-      policy.sweep_tokens = std::max(policy.sweep_tokens, size * count);
-      const ModelShape shape = shape_for(policy);
-      policy.page_positions = default_page_positions(shape, wishes);
-      policy.ring_bytes = 4 * shape.largest_panel_bytes();
-      bool fixed = false;
-      if (wishes.percent) {
-        set_percent(policy, *wishes.percent);
-        fixed = true;
-      } else {
-        const SweepCost cost = sweep_cost(profile, shape, job, policy);
-        const auto solved = solve_homes(profile, shape, cost, limits, policy);
-        if (solved) {
-          policy = *solved;
-        } else {
-          policy.weights = policy.kv = {0, 0, 1};
+      for (const int rows : sweep_sizes(wishes, job, size * count))
+        for (const int page : page_sizes(wishes)) {
+          Policy policy;
+          policy.gpu_batch_size = size;
+          policy.num_gpu_batches = count;
+          policy.sweep_tokens = rows;
+          policy.page_positions = page;
+          policy.weight_bits = wishes.weight_bits;
+          policy.kv_bits = wishes.kv_bits;
+          policy.max_positions = wishes.max_positions;
+          policy.kv_positions = planned_positions(job, wishes.max_positions);
+          const Candidate next = candidate(profile, shape_for, job, limits, wishes, policy);
+          if (next.miss && (!nearest || next.miss->missing_bytes < nearest->missing_bytes))
+            nearest = next.miss;
+          if (next.plan && (!best || next.plan->predicted.generated_tokens_per_s >
+                                         1.001 * best->predicted.generated_tokens_per_s))
+            best = next.plan;
         }
-      }
-      const auto plan = fit(profile, shape_for, job, limits, policy, fixed);
-      if (!plan) {
-        const Plan missed = price(profile, shape_for, job, policy);
-        const auto over = misfit(missed, limits, profile.unified);
-        if (over && (!nearest || over->missing_bytes < nearest->missing_bytes)) nearest = over;
-        continue;
-      }
-      if (!best ||
-          plan->predicted.generated_tokens_per_s > 1.001 * best->predicted.generated_tokens_per_s)
-        best = plan;
     }
   if (best) return *best;
-  if (!nearest) throw ConfigError("no block size could be priced");
-  const Policy& p = nearest->nearest.policy;
-  throw ConfigError(concat("nothing fits: the nearest policy (", p.gpu_batch_size, " x ",
-                           p.num_gpu_batches, " sequences) needs ",
-                           format_bytes(nearest->missing_bytes), " more ", nearest->constraint,
-                           " space; raise ",
-                           nearest->constraint == "host"     ? "--cpu-memory"
-                           : nearest->constraint == "device" ? "--gpu-memory"
-                                                             : "--disk-space",
-                           " or lower --max-model-len"));
+  if (nearest) refuse(*nearest);
+  throw ConfigError("no block size could be priced");
 }
 
 }  // namespace barge

@@ -30,7 +30,6 @@ struct TierLimits {
 struct Plan {
   Policy policy;
   Footprint footprint;
-  SweepCost cost;
   Prediction predicted;
 };
 
