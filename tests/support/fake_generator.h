@@ -19,10 +19,10 @@ namespace barge::test {
 /// are bytes. Works in sweeps of a few requests on a thread of its own, as an engine does.
 class FakeGenerator final : public Generator {
  public:
+  static constexpr auto kNever = ~std::size_t{0};
   struct Options {
-    std::size_t per_sweep = 3;                 // requests that end in one sweep
-    bool paused = false;                       // until `resume`
-    std::size_t fail_after = ~std::size_t{0};  // requests, then the engine is broken
+    std::size_t per_sweep = 3;        // requests that end in one sweep
+    std::size_t fail_after = kNever;  // requests, then the engine is broken
   };
 
   FakeGenerator() : FakeGenerator(Options()) {}
@@ -72,9 +72,14 @@ class FakeGenerator final : public Generator {
   }
   std::string piece(TokenId id) const override { return std::string(1, static_cast<char>(id)); }
 
+  /// After `count` more requests it keeps silent, but for those that are cancelled.
+  void pause_after(std::size_t count) {
+    const std::lock_guard lock(mutex_);
+    pause_at_ = num_done_ + count;
+  }
   void resume() {
     const std::lock_guard lock(mutex_);
-    options_.paused = false;
+    pause_at_ = kNever;
     changed_.notify_all();
   }
   std::size_t num_waiting() const {
@@ -143,7 +148,7 @@ class FakeGenerator final : public Generator {
       changed_.wait(lock, [&] { return ending_ || (!waiting_.empty() && may_run()); });
       if (waiting_.empty()) return;
       std::vector<std::pair<std::function<void(TextResult)>, TextResult>> ended;
-      for (std::size_t i = 0; i < options_.per_sweep && !waiting_.empty(); ++i) {
+      for (std::size_t i = 0; i < options_.per_sweep && !waiting_.empty() && may_run(); ++i) {
         if (num_done_ >= options_.fail_after)
           failure_ = "cannot read the weights: the disk is gone";
         ended.emplace_back(std::move(waiting_.front().done), make(waiting_.front()));
@@ -158,15 +163,14 @@ class FakeGenerator final : public Generator {
       lock.lock();
     }
   }
-  // Paused engines still let cancelled requests go.
-  bool may_run() const { return !options_.paused || waiting_.front().cancelled; }
+  bool may_run() const { return num_done_ < pause_at_ || waiting_.front().cancelled || ending_; }
 
   Options options_;
-  mutable std::mutex mutex_;  // guards all below, and options_
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::deque<Job> waiting_;
   RequestId last_id_ = 0;
-  std::size_t num_done_ = 0;
+  std::size_t num_done_ = 0, pause_at_ = kNever;
   std::string failure_;
   bool ending_ = false;
   std::thread thread_;
