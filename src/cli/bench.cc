@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/session.h"
+#include "cli/workload.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/progress.h"
@@ -67,7 +68,7 @@ EngineStats minus(EngineStats after, const EngineStats& before) {
 }
 
 void bench(const Options& o) {
-  Workload job{1.0 * o.prompt_len, 1.0 * o.gen_len, 1.0 * o.num_prompts};
+  Workload job = workload_of(o, o.num_prompts);
   if (o.num_prompts == 0)
     job.num_prompts = o.gpu_batch_size ? *o.gpu_batch_size * o.num_gpu_batches.value_or(1) : 64;
   const int count = static_cast<int>(job.num_prompts);

@@ -24,7 +24,8 @@ void serve(const Options& o) {
   Server server(options);
   log::info(concat("listening on http://", o.host, ":", server.port(), ", loading ", o.model));
 
-  Session session(o, {1.0 * o.prompt_len, 1.0 * o.gen_len, 1000}, /*hash_logits=*/false);
+  // Lines to come are of all lengths: no longest one is known.
+  Session session(o, Workload{1.0 * o.prompt_len, 1.0 * o.gen_len, 1000}, /*hash_logits=*/false);
   ServedModel model;
   model.generator = session.text.get();
   model.identity = identity_of(session, o);

@@ -8,10 +8,11 @@
 
 namespace barge {
 
-/// A job, by its means.
+/// A job, by its means and its longest line.
 struct Workload {
   double prompt_len = 512, gen_len = 32;  // tokens
   double num_prompts = 1000;
+  double longest = 0;  // prompt + answer; 0: not known
 };
 
 /// What one sweep has to do. In the steady state B sequences decode and B s/n prompt tokens enter

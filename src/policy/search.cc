@@ -12,9 +12,10 @@ namespace barge {
 namespace {
 
 int planned_positions(const Workload& job, int max_positions) {
-  // The longest of a mixed job need more than the mean; a quarter more is room for them.
-  return std::clamp(static_cast<int>(std::ceil(1.25 * (job.prompt_len + job.gen_len))), 1,
-                    max_positions);
+  // The longer ones of a mixed job need more than the mean; a quarter more is room for them.
+  double positions = 1.25 * (job.prompt_len + job.gen_len);
+  if (job.longest > 0) positions = std::min(positions, job.longest);
+  return std::clamp(static_cast<int>(std::ceil(positions)), 1, max_positions);
 }
 
 // Rows of a sweep that are worth trying: the steady state's, and more for a job of one block, whose
