@@ -73,6 +73,7 @@ void bench(const Options& o) {
     job.num_prompts = o.gpu_batch_size ? *o.gpu_batch_size * o.num_gpu_batches.value_or(1) : 64;
   const int count = static_cast<int>(job.num_prompts);
   Session session(o, job);
+  session.load(o);
   run_job(session, o, std::min(count, 2), 2);  // warms caches, checks the panels' sums
 
   std::vector<nlohmann::json> runs;

@@ -55,14 +55,20 @@ void plan(const Options& o) {
               limit(o.disk_space, profile.disk_bytes, "--disk-space")};
   }
   const PlannedModel model = model_of(o);
-  const Plan plan = make_plan(o, model, profile, limits, machine, job);
+  const Plan plan = [&] {
+    try {
+      return make_plan(o, model, profile, limits, machine, job);
+    } catch (const InfeasibleError& e) {
+      if (o.json) std::cout << infeasible_to_json(e.infeasible, profile.unified) << '\n';
+      throw;
+    }
+  }();
   if (o.json)
     std::cout << plan_to_json(plan, profile.unified) << '\n';
   else
     std::cout << describe_plan(plan, limits, profile.unified) << '\n';
-  if (const auto over = misfit(plan, limits, profile.unified))
-    throw ConfigError(concat("this policy does not fit: ", format_bytes(over->missing_bytes),
-                             " of ", over->constraint, " space are missing"));
+  // A policy that was given whole is priced whether it fits or not.
+  if (const auto over = misfit(plan, limits, profile.unified)) throw InfeasibleError(*over);
 }
 
 }  // namespace

@@ -61,6 +61,16 @@ nlohmann::json tiers_to_json(const PerTier<std::size_t>& bytes) {
   return {{"device", bytes.device}, {"host", bytes.host}, {"disk", bytes.disk}};
 }
 
+std::string infeasible_to_json(const Infeasible& miss, bool unified) {
+  return nlohmann::json{{"infeasible",
+                         {{"constraint", miss.constraint},
+                          {"missing_bytes", miss.missing_bytes},
+                          {"nearest",
+                           {{"policy", nlohmann::json::parse(policy_to_json(miss.nearest.policy))},
+                            {"bytes", tiers_to_json(totals(miss.nearest, unified))}}}}}}
+      .dump();
+}
+
 std::string plan_to_json(const Plan& plan, bool unified) {
   const nlohmann::json json{{"policy", nlohmann::json::parse(policy_to_json(plan.policy))},
                             {"bytes", tiers_to_json(totals(plan, unified))},

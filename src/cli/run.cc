@@ -28,13 +28,21 @@ int run(const Options& o) {
   job.overwrite = o.overwrite;
   const std::atomic<bool>& stop = stop_on_signal();
 
-  Session session(o, estimate_workload(o.input), /*hash_logits=*/true);
+  Session session(o, estimate_workload(o.input));
   job.identity = identity_of(session, o);
   if (!o.served_model_name.empty()) job.models = {o.served_model_name};
   job.window = 2 * session.plan.policy.block_sequences();
   job.live_tokens = [&] {
     return static_cast<std::int64_t>(session.engine->stats().generated_tokens);
   };
+  if (check_job(job)) {
+    if (o.json)
+      std::cout << nlohmann::json{{"already_complete", true}}.dump() << '\n';
+    else
+      std::printf("%s is complete already\n", o.output.c_str());
+    return 0;
+  }
+  session.load(o, /*hash_logits=*/true);
   Progress progress("answering", [](double n) { return concat(std::llround(n), " lines"); });
   const RunSummary summary = run_job(
       *session.text, job,
@@ -55,14 +63,12 @@ int run(const Options& o) {
   if (o.json) {
     std::cout << json.dump() << '\n';
   } else {
-    std::printf("%lld lines: %lld answered, %lld with an error%s\n",
+    std::printf("%lld lines: %lld answered, %lld with an error\n",
                 static_cast<long long>(summary.lines), static_cast<long long>(summary.completed),
-                static_cast<long long>(summary.failed),
-                summary.already_complete ? "; the job was complete already" : "");
-    if (!summary.already_complete)
-      std::printf(
-          "%.1f generated tokens/s (%zu in %s)\n", json["generated_tokens_per_s"].get<double>(),
-          json["generated_tokens"].get<std::size_t>(), format_duration(summary.seconds).c_str());
+                static_cast<long long>(summary.failed));
+    std::printf(
+        "%.1f generated tokens/s (%zu in %s)\n", json["generated_tokens_per_s"].get<double>(),
+        json["generated_tokens"].get<std::size_t>(), format_duration(summary.seconds).c_str());
   }
   if (!summary.stopped) return 0;
   log::warning(concat("stopped with ", summary.completed + summary.failed, " of ", summary.lines,

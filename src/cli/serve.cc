@@ -6,7 +6,6 @@
 #include "cli/session.h"
 #include "core/errors.h"
 #include "core/log.h"
-#include "pack/cache.h"
 #include "server/server.h"
 
 namespace barge {
@@ -16,7 +15,7 @@ void serve(const Options& o) {
   ServerOptions options;
   options.host = o.host;
   options.port = static_cast<std::uint16_t>(o.port);
-  options.data_dir = o.data_dir.empty() ? default_cache_directory() / "jobs" : o.data_dir;
+  options.data_dir = o.data_dir.empty() ? cache_directory_of(o) / "jobs" : o.data_dir;
   options.served_model_name =
       !o.served_model_name.empty() ? o.served_model_name : default_served_name(o.model);
   options.api_key = o.api_key;
@@ -25,7 +24,8 @@ void serve(const Options& o) {
   log::info(concat("listening on http://", o.host, ":", server.port(), ", loading ", o.model));
 
   // Lines to come are of all lengths: no longest one is known.
-  Session session(o, Workload{1.0 * o.prompt_len, 1.0 * o.gen_len, 1000}, /*hash_logits=*/false);
+  Session session(o, Workload{1.0 * o.prompt_len, 1.0 * o.gen_len, 1000});
+  session.load(o);
   ServedModel model;
   model.generator = session.text.get();
   model.identity = identity_of(session, o);

@@ -20,10 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path cache_directory_of(const Options& o) {
-  return o.cache_dir.empty() ? default_cache_directory() : o.cache_dir;
-}
-
 fs::path existing(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
@@ -110,6 +106,10 @@ TierLimits Machine::limits() const {
   return {budgets.device.limit(), budgets.host.limit(), budgets.disk.limit()};
 }
 
+fs::path cache_directory_of(const Options& o) {
+  return o.cache_dir.empty() ? default_cache_directory() : o.cache_dir;
+}
+
 std::string default_served_name(const std::string& model) {
   const fs::path path = model.ends_with('/') ? fs::path(model).parent_path() : fs::path(model);
   return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
@@ -123,7 +123,7 @@ ConvertOptions convert_options(const Options& o) {
   return options;
 }
 
-Session::Session(const Options& o, const Workload& job, bool hash_logits)
+Session::Session(const Options& o, const Workload& job)
     : machine(o), pack([&] {
         Progress progress("packing " + o.model,
                           [](double n) { return format_bytes(static_cast<std::size_t>(n)); });
@@ -153,7 +153,9 @@ Session::Session(const Options& o, const Workload& job, bool hash_logits)
   limits.host -= machine.budgets.host.used();
   plan = make_plan(o, model, machine.profile(), limits, machine, job);
   log::info(describe_plan(plan, machine.limits(), machine.device.unified()));
+}
 
+void Session::load(const Options& o, bool hash_logits) {
   malloc_trim(0);  // the vocabulary's JSON tree was large, and memory is promised
   Engine::Options options;
   options.policy = plan.policy;

@@ -36,6 +36,9 @@ struct Machine {
   TierLimits limits() const;
 };
 
+/// --cache-dir, or the user's.
+std::filesystem::path cache_directory_of(const Options& options);
+
 /// How the flags want a checkpoint packed.
 ConvertOptions convert_options(const Options& options);
 inline int kv_group(const Options& options) {
@@ -60,16 +63,19 @@ Plan make_plan(const Options& options, const PlannedModel& model, const Profile&
 /// A table for people: policy, bytes a tier against budgets, prediction.
 std::string describe_plan(const Plan& plan, const TierLimits& limits, bool unified);
 std::string plan_to_json(const Plan& plan, bool unified);
+std::string infeasible_to_json(const Infeasible& miss, bool unified);
 nlohmann::json tiers_to_json(const PerTier<std::size_t>& bytes);
 
 /// MODEL's last path component, without .gguf: the name that clients use unless told another.
 std::string default_served_name(const std::string& model);
 
-/// A model that is ready to generate.
+/// A model, planned for and, once loaded, ready to generate.
 class Session {
  public:
-  /// Opens or makes the pack, plans, prints the plan to the log, loads. Throws what goes wrong.
-  Session(const Options& options, const Workload& job, bool hash_logits = false);
+  /// Opens or makes the pack, plans, prints the plan to the log. Throws what goes wrong.
+  Session(const Options& options, const Workload& job);
+  /// Makes the engine: reads what is at home in memory.
+  void load(const Options& options, bool hash_logits = false);
 
   Machine machine;
   Pack pack;
@@ -80,7 +86,7 @@ class Session {
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat;
   Plan plan;
-  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Engine> engine;  // these two only after `load`
   std::unique_ptr<TextEngine> text;
 };
 

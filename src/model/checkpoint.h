@@ -13,7 +13,8 @@
 
 namespace barge {
 
-/// A model as somebody published it, read in pieces and never whole in memory. Immutable; thread-safe.
+/// A model as somebody published it, read in pieces and never whole in memory. Immutable;
+/// thread-safe.
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;

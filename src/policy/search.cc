@@ -190,19 +190,21 @@ Candidate candidate(const Profile& profile, const ShapeFor& shape_for, const Wor
   return result;
 }
 
-[[noreturn]] void refuse(const Infeasible& nearest) {
-  const Policy& p = nearest.nearest.policy;
-  throw ConfigError(concat("nothing fits: the nearest policy (", p.num_gpu_batches,
-                           " micro-batches of ", p.gpu_batch_size, " sequences of up to ",
-                           p.max_positions, " tokens) needs ", format_bytes(nearest.missing_bytes),
-                           " more ", nearest.constraint, " space; raise ",
-                           nearest.constraint == "host"     ? "--cpu-memory"
-                           : nearest.constraint == "device" ? "--gpu-memory"
-                                                            : "--disk-space",
-                           " or lower --max-model-len"));
+std::string message_of(const Infeasible& miss) {
+  const Policy& p = miss.nearest.policy;
+  return concat("nothing fits: the nearest policy (", p.num_gpu_batches, " micro-batches of ",
+                p.gpu_batch_size, " sequences of up to ", p.max_positions, " tokens) needs ",
+                format_bytes(miss.missing_bytes), " more ", miss.constraint, " space; raise ",
+                miss.constraint == "host"     ? "--cpu-memory"
+                : miss.constraint == "device" ? "--gpu-memory"
+                                              : "--disk-space",
+                " or lower --max-model-len");
 }
 
 }  // namespace
+
+InfeasibleError::InfeasibleError(Infeasible what)
+    : ConfigError(message_of(what)), infeasible(std::move(what)) {}
 
 Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
             const TierLimits& limits, const PolicyWishes& wishes) {
@@ -236,7 +238,7 @@ Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& j
         }
     }
   if (best) return *best;
-  if (nearest) refuse(*nearest);
+  if (nearest) throw InfeasibleError(*nearest);
   throw ConfigError("no block size could be priced");
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/errors.h"
 #include "policy/cost_model.h"
 #include "policy/footprint.h"
 #include "policy/policy.h"
@@ -40,12 +41,20 @@ struct Infeasible {
   Plan nearest;
 };
 
+/// What `search` throws where nothing fits. The message names the numbers.
+class InfeasibleError : public ConfigError {
+ public:
+  explicit InfeasibleError(Infeasible what);
+
+  const Infeasible infeasible;
+};
+
 /// `shape_for(policy)`: the model's shape, whose workspace depends on the sweep's rows.
 using ShapeFor = std::function<ModelShape(const Policy&)>;
 
 /// The plan with the most generated tokens per second: for each of a few block sizes, a linear
 /// programme chooses the homes of weights and KV cache; the footprint then says whether it fits to
-/// the byte. Throws ConfigError, which names the numbers, if nothing fits.
+/// the byte. Throws InfeasibleError if nothing fits.
 Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
             const TierLimits& limits, const PolicyWishes& wishes);
 

@@ -11,28 +11,11 @@
 #include "core/errors.h"
 #include "model/checkpoint.h"
 #include "model/family.h"
+#include "tests/support/temp_directory.h"
 
 namespace barge {
 
-/// A directory of its own that goes when the test ends.
-class TempDirectory {
- public:
-  explicit TempDirectory(const std::string& name)
-      : path_(std::filesystem::path(testing::TempDir()) /
-              (name + "." + std::to_string(::getpid()))) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~TempDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TempDirectory;
 
 inline std::string slurp(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);

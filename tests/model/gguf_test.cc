@@ -89,7 +89,7 @@ std::string with_embedding(std::uint32_t type, const std::string& data, std::uin
 const TensorSpec kEmbed{"embed", 4, 32, TensorSpec::Kind::kTable};
 
 TEST(Gguf, ReadsTheTokenizerOfAVocabularyOnlyFile) {
-  const TempDirectory dir("gguf_vocabulary");
+  const TempDirectory dir;
   for (const std::uint32_t version : {2u, 3u}) {
     Builder b = vocabulary_only();
     b.version = version;
@@ -108,7 +108,7 @@ TEST(Gguf, ReadsTheTokenizerOfAVocabularyOnlyFile) {
 
 // Rows of 32 numbers in each quantised type, with the value that ggml gives them.
 TEST(Gguf, KeepsQuantisedRowsBitForBit) {
-  const TempDirectory dir("gguf_types");
+  const TempDirectory dir;
   std::mt19937 random(7);
   const auto half = [](float x) { return to_f16(x).bits; };
   for (const std::uint32_t type : {2u, 3u, 8u}) {
@@ -151,7 +151,7 @@ TEST(Gguf, KeepsQuantisedRowsBitForBit) {
 }
 
 TEST(Gguf, RefusesScalesThatAreNotNumbers) {
-  const TempDirectory dir("gguf_scales");
+  const TempDirectory dir;
   for (const std::uint16_t bad : {0x7c00, 0xfc00, 0x7e00}) {
     Bytes data;
     data.raw(std::string(3 * 34, '\0')).put(bad).raw(std::string(32, '\1'));
@@ -165,7 +165,7 @@ TEST(Gguf, RefusesScalesThatAreNotNumbers) {
 }
 
 TEST(Gguf, NamesWhatItDoesNotRead) {
-  const TempDirectory dir("gguf_refused");
+  const TempDirectory dir;
   const auto message = [&](const std::string& file) {
     spill(dir / "x.gguf", file);
     try {
@@ -196,7 +196,7 @@ TEST(Gguf, NamesWhatItDoesNotRead) {
 
 // Each of these would make a reader that trusts the header read or allocate out of bounds.
 TEST(Gguf, DoesNotTrustCountsLengthsOrDepths) {
-  const TempDirectory dir("gguf_lies");
+  const TempDirectory dir;
   const std::uint64_t huge[] = {~0ull, 1ull << 63, 1ull << 61, 1ull << 40, 1000};
   const auto refused = [&](const std::string& file, const char* what) {
     spill(dir / "x.gguf", file);
@@ -222,7 +222,7 @@ TEST(Gguf, DoesNotTrustCountsLengthsOrDepths) {
 }
 
 TEST(Gguf, SurvivesTruncationAtEveryByteOfTheHeader) {
-  const TempDirectory dir("gguf_truncated");
+  const TempDirectory dir;
   const std::string whole = slurp(BARGE_TEST_DATA "/goldens/models/tiny-qwen2.gguf");
   ASSERT_TRUE(reads_whole(BARGE_TEST_DATA "/goldens/models/tiny-qwen2.gguf"));
   const std::size_t header = Gguf(BARGE_TEST_DATA "/goldens/models/tiny-qwen2.gguf").header_bytes();
@@ -239,7 +239,7 @@ TEST(Gguf, SurvivesTruncationAtEveryByteOfTheHeader) {
 }
 
 TEST(Gguf, SurvivesFlippedBitsAndBytesOfTheHeader) {
-  const TempDirectory dir("gguf_flipped");
+  const TempDirectory dir;
   for (const char* name : {"tiny-llama-mixed.gguf", "tiny-llama3-rope-v2.gguf"}) {
     const std::filesystem::path source =
         std::filesystem::path(BARGE_TEST_DATA) / "goldens/models" / name;

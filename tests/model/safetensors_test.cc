@@ -31,7 +31,7 @@ void copy_model(const std::string& name, const TempDirectory& to) {
 }
 
 TEST(SafeTensors, FindsTensorsBehindTheHeader) {
-  const TempDirectory dir("safetensors");
+  const TempDirectory dir;
   const std::string json =
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},
           "s":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},
@@ -45,7 +45,7 @@ TEST(SafeTensors, FindsTensorsBehindTheHeader) {
 }
 
 TEST(SafeTensors, DoesNotTrustLengthsOffsetsOrShapes) {
-  const TempDirectory dir("safetensors_lies");
+  const TempDirectory dir;
   const auto tensor = [](const std::string& fields) {
     return file("{\"a\":{" + fields + "}}", 24);
   };
@@ -85,7 +85,7 @@ TEST(SafeTensors, DoesNotTrustLengthsOffsetsOrShapes) {
 }
 
 TEST(HfCheckpoint, NamesTheTensorThatIsMissingOrOfAnotherShapeOrType) {
-  const TempDirectory dir("hf_wrong");
+  const TempDirectory dir;
   copy_model("tiny-llama", dir);
   const std::string weights = slurp(dir / "model.safetensors");
   const auto check = [&](const std::string& from, const std::string& to, const char* wanted) {
@@ -107,7 +107,7 @@ TEST(HfCheckpoint, NamesTheTensorThatIsMissingOrOfAnotherShapeOrType) {
 }
 
 TEST(HfCheckpoint, SaysWhatADirectoryLacks) {
-  const TempDirectory dir("hf_lacks");
+  const TempDirectory dir;
   EXPECT_THAT([&] { open_checkpoint(dir.path().string()); },
               ThrowsMessage<IoError>(HasSubstr("config.json")));
   copy_model("tiny-llama", dir);
@@ -125,7 +125,7 @@ TEST(HfCheckpoint, SaysWhatADirectoryLacks) {
 }
 
 TEST(HfCheckpoint, FingerprintChangesWithContentAndNotWithThePlace) {
-  const TempDirectory one("hf_print"), two("hf_print_two");
+  const TempDirectory one, two;
   copy_model("tiny-opt", one);
   copy_model("tiny-opt", two);
   for (const auto& entry : fs::directory_iterator(one.path()))
@@ -143,7 +143,7 @@ TEST(HfCheckpoint, FingerprintChangesWithContentAndNotWithThePlace) {
 }
 
 TEST(HfCheckpoint, SurvivesTruncationAndFlippedBytesOfItsFiles) {
-  const TempDirectory dir("hf_fuzz");
+  const TempDirectory dir;
   copy_model("tiny-llama3-rope", dir);
   const std::string model = dir.path().string();
   ASSERT_TRUE(reads_whole(model));

@@ -7,7 +7,7 @@
 #include "core/errors.h"
 #include "offload/disk_queue.h"
 #include "tests/offload/fake_disk.h"
-#include "tests/offload/temporary_directory.h"
+#include "tests/support/temp_directory.h"
 
 namespace barge {
 namespace {
@@ -46,7 +46,7 @@ class DiskQueueFaults : public testing::Test {
   CpuDevice device_{{.threads = 1}, budgets_};
   FakeDisk disk_{32 * kSector};
   Buffer buffer_ = device_.allocate(Tier::kHost, 32 * kSector, "test");
-  TemporaryDirectory directory_;
+  test::TempDirectory directory_;
   DiskFile file_ = DiskFile::scratch(directory_.path());
 };
 

@@ -11,7 +11,7 @@
 #include "core/bytes.h"
 #include "core/cpu_device.h"
 #include "core/errors.h"
-#include "tests/offload/temporary_directory.h"
+#include "tests/support/temp_directory.h"
 
 namespace barge {
 namespace {
@@ -57,7 +57,7 @@ class DiskQueueTest : public testing::TestWithParam<Kind> {
 
   Budgets budgets_{64_MiB, 64_MiB, 64_MiB};
   CpuDevice device_{{.threads = 1}, budgets_};
-  TemporaryDirectory directory_;
+  test::TempDirectory directory_;
 };
 
 TEST_P(DiskQueueTest, ReadsBackWhatItWroteInRequestsLargerThanAPiece) {
@@ -217,7 +217,7 @@ TEST_P(DiskQueueTest, ThrowsAtOnceForWhatIsNotAligned) {
 }
 
 TEST(DiskFile, LeavesNoNameBehind) {
-  const TemporaryDirectory directory;
+  const test::TempDirectory directory;
   const DiskFile file = DiskFile::scratch(directory.path());
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
   EXPECT_EQ(file.bytes(), 0u);

@@ -17,7 +17,7 @@
 #include "core/errors.h"
 #include "offload/disk_backend.h"
 #include "offload/kv_store.h"
-#include "tests/offload/temporary_directory.h"
+#include "tests/support/temp_directory.h"
 
 namespace barge {
 
@@ -160,7 +160,7 @@ class KvHarness {
   }
 
   Config config;
-  TemporaryDirectory directory;
+  test::TempDirectory directory;
   Budgets budgets;
   CpuDevice device;
   std::unique_ptr<DiskQueue> disk;

@@ -9,7 +9,7 @@
 #include "core/errors.h"
 #include "offload/pack_layout.h"
 #include "tests/offload/small_pack.h"
-#include "tests/offload/temporary_directory.h"
+#include "tests/support/temp_directory.h"
 
 namespace barge {
 namespace {
@@ -62,7 +62,7 @@ class PackTest : public testing::Test {
     return bytes;
   }
 
-  TemporaryDirectory directory_;
+  test::TempDirectory directory_;
   fs::path path_ = directory_.path() / "pack";
 };
 
@@ -171,7 +171,7 @@ TEST_F(PackTest, RefusesToOverwriteAndNamesMissingTensors) {
 }
 
 TEST(PackWriter, LeavesNothingWhenItIsNotFinished) {
-  const TemporaryDirectory directory;
+  const test::TempDirectory directory;
   {
     PackWriter writer(directory.path() / "pack");
     const auto& panels = writer.begin("q", Kind::kMatrix, 64, 64, kQ4);
@@ -183,7 +183,7 @@ TEST(PackWriter, LeavesNothingWhenItIsNotFinished) {
 }
 
 TEST(PackWriter, RefusesToFinishATensorThatLacksPanels) {
-  const TemporaryDirectory directory;
+  const test::TempDirectory directory;
   PackWriter writer(directory.path() / "pack");
   const auto& panels = writer.begin("q", Kind::kMatrix, 2048, 2048, kQ4);
   ASSERT_GT(panels.size(), 1u);

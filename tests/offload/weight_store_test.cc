@@ -10,7 +10,7 @@
 #include "core/cpu_device.h"
 #include "core/errors.h"
 #include "tests/offload/small_pack.h"
-#include "tests/offload/temporary_directory.h"
+#include "tests/support/temp_directory.h"
 
 namespace barge {
 namespace {
@@ -131,7 +131,7 @@ class WeightStoreTest : public testing::TestWithParam<Machine> {
   }
 
   Budgets budgets_{64_MiB, 64_MiB, 64_MiB};
-  TemporaryDirectory directory_;
+  test::TempDirectory directory_;
   std::filesystem::path path_ = directory_.path() / "pack";
   CpuDevice device_{{.threads = 1, .emulate_link = GetParam().link}, budgets_};
   std::unique_ptr<Pack> pack_;

@@ -24,7 +24,7 @@ void flip_byte(const fs::path& path, std::uint64_t at) {
 }
 
 TEST(PackCache, MakesAPackOnceAndFindsItAgain) {
-  const TempDirectory dir("cache_again");
+  const TempDirectory dir;
   int calls = 0;
   const auto count = [&](std::size_t, std::size_t) { ++calls; };
   const std::string model = golden_model("tiny-qwen2.gguf");
@@ -48,7 +48,7 @@ TEST(PackCache, MakesAPackOnceAndFindsItAgain) {
 }
 
 TEST(PackCache, MakesAnotherPackWhenTheSourceHasChanged) {
-  const TempDirectory dir("cache_changed");
+  const TempDirectory dir;
   fs::copy(golden_model("tiny-opt"), dir / "model");
   const std::string model = (dir / "model").string();
   const fs::path before = find_or_convert(model, {}, dir / "packs");
@@ -57,7 +57,7 @@ TEST(PackCache, MakesAnotherPackWhenTheSourceHasChanged) {
 }
 
 TEST(PackCache, LetsOneOfSeveralProcessesMakeThePack) {
-  const TempDirectory dir("cache_processes");
+  const TempDirectory dir;
   std::vector<pid_t> children;
   for (int i = 0; i < 4; ++i)
     children.push_back(start_process([&] {
@@ -78,7 +78,7 @@ TEST(PackCache, LetsOneOfSeveralProcessesMakeThePack) {
 }
 
 TEST(PackCache, RemovesWhatAKilledProcessLeft) {
-  const TempDirectory dir("cache_killed");
+  const TempDirectory dir;
   const std::string model = golden_model("tiny-mistral");
   const fs::path pack = find_or_convert(model, {}, dir / "packs");
   fs::remove_all(pack);
@@ -114,7 +114,7 @@ TEST(PackCache, FollowsTheUsersCacheDirectories) {
 }
 
 TEST(PackVerify, NamesThePanelThatIsWrong) {
-  const TempDirectory dir("verify");
+  const TempDirectory dir;
   const fs::path at = find_or_convert("dummy:smollm2-135m@1", {}, dir / "packs");
   std::size_t last = 0;
   EXPECT_NO_THROW(verify_pack(at, [&](std::size_t done, std::size_t total) {

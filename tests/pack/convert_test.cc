@@ -73,7 +73,7 @@ std::vector<float> rows_of(const Checkpoint& checkpoint, const TensorSpec& spec)
 }
 
 TEST(Convert, KeepsWhatIsQuantisedAlreadyBitForBitAndQuantises16BitNumbers) {
-  const TempDirectory dir("convert_auto");
+  const TempDirectory dir;
   const auto checkpoint = open_checkpoint(golden_model("tiny-llama-mixed.gguf"));
   convert(*checkpoint, {}, dir / "pack");
   const Pack pack(dir / "pack");
@@ -94,7 +94,7 @@ TEST(Convert, KeepsWhatIsQuantisedAlreadyBitForBitAndQuantises16BitNumbers) {
 }
 
 TEST(Convert, StoresEachFormatAsTheCodecWouldInOnePiece) {
-  const TempDirectory dir("convert_formats");
+  const TempDirectory dir;
   // 576 columns: pieces of 455 rows, panels of other sizes, groups that don't divide the rows.
   ModelConfig config = config_by_name("smollm2-135m@1");
   config.vocab = 3001;
@@ -169,7 +169,7 @@ TEST(Convert, ChoosesFormatsAsTheFlagsSay) {
 }
 
 TEST(Convert, MakesAWholeModelWithTiedTablesOnceAndItsTokenizer) {
-  const TempDirectory dir("convert_whole");
+  const TempDirectory dir;
   for (const char* model : {"tiny-opt", "tiny-smollm2", "tiny-llama3-rope-v2.gguf"}) {
     const auto checkpoint = open_checkpoint(golden_model(model));
     std::size_t last = 0, calls = 0;
@@ -201,7 +201,7 @@ TEST(Convert, MakesAWholeModelWithTiedTablesOnceAndItsTokenizer) {
 
 // A dummy that has a number which the format can't hold.
 TEST(Convert, NamesTheTensorWhoseNumbersCannotBeStoredAndLeavesNothing) {
-  const TempDirectory dir("convert_nan");
+  const TempDirectory dir;
   fs::copy(golden_model("tiny-mistral"), dir / "model");
   {
     const auto checkpoint = open_checkpoint((dir / "model").string());
@@ -220,7 +220,7 @@ TEST(Convert, NamesTheTensorWhoseNumbersCannotBeStoredAndLeavesNothing) {
 }
 
 TEST(Convert, LeavesNothingWhenTheSourceShrinksUnderIt) {
-  const TempDirectory dir("convert_shrinks");
+  const TempDirectory dir;
   fs::copy(golden_model("tiny-llama-mixed.gguf"), dir / "m.gguf");
   const auto checkpoint = open_checkpoint((dir / "m.gguf").string());
   fs::resize_file(dir / "m.gguf", fs::file_size(dir / "m.gguf") / 2);
@@ -230,7 +230,7 @@ TEST(Convert, LeavesNothingWhenTheSourceShrinksUnderIt) {
 }
 
 TEST(Convert, SaysBytesWantedAndFreeBeforeItFillsADisk) {
-  const TempDirectory dir("convert_full");
+  const TempDirectory dir;
   const auto checkpoint = open_checkpoint("dummy:opt-175b");
   if (free_space(dir / "pack") > packed_bytes(*checkpoint, {.weight_bits = 32}))
     GTEST_SKIP() << "this disk holds OPT-175B in f32";
@@ -240,7 +240,7 @@ TEST(Convert, SaysBytesWantedAndFreeBeforeItFillsADisk) {
 }
 
 TEST(Convert, LeavesNothingWhenAWriteFails) {
-  const TempDirectory dir("convert_write_fails");
+  const TempDirectory dir;
   // A limit on the size of files fails a write as a full disk does, without needing one.
   const int status = status_of(start_process([&] {
     ::signal(SIGXFSZ, SIG_IGN);
@@ -259,7 +259,7 @@ TEST(Convert, LeavesNothingWhenAWriteFails) {
 
 TEST(Convert, NeedsAFewMebibytesWhateverTheModelsSize) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory would be measured";
-  const TempDirectory dir("convert_memory");
+  const TempDirectory dir;
   constexpr std::size_t kAllowed = 32_MiB;  // 8 MiB, 3 a thread, 49,152 tokens as text and JSON
   const auto grown = [&](const std::string& model, int bits, std::size_t least_bytes) {
     return status_of(start_process([&] {

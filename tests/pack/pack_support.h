@@ -14,36 +14,11 @@
 #include "model/family.h"
 #include "offload/pack.h"
 #include "pack/convert.h"
+#include "tests/support/temp_directory.h"
 
 namespace barge {
 
-/// A directory of its own that goes when the test ends.
-class TempDirectory {
- public:
-  explicit TempDirectory(const std::string& name)
-      : path_(std::filesystem::path(testing::TempDir()) /
-              (name + "." + std::to_string(::getpid()))) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~TempDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  /// Names of what is in it, sorted.
-  std::vector<std::string> names() const {
-    std::vector<std::string> result;
-    for (const auto& entry : std::filesystem::directory_iterator(path_))
-      result.push_back(entry.path().filename().string());
-    std::sort(result.begin(), result.end());
-    return result;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TempDirectory;
 
 inline std::string golden_model(const std::string& name) {
   return std::string(BARGE_TEST_DATA) + "/goldens/models/" + name;

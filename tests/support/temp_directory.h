@@ -2,19 +2,22 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace barge::test {
 
 /// An empty directory that goes away with this.
 class TempDirectory {
  public:
-  TempDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "barge-test-XXXXXX").string();
+  explicit TempDirectory(
+      const std::filesystem::path& where = std::filesystem::temp_directory_path()) {
+    std::string name = (where / "barge-test-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("no temporary directory: " + name);
     path_ = name;
   }
@@ -27,6 +30,14 @@ class TempDirectory {
 
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   const std::filesystem::path& path() const { return path_; }
+  /// Names of what is in it, sorted.
+  std::vector<std::string> names() const {
+    std::vector<std::string> result;
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      result.push_back(entry.path().filename().string());
+    std::sort(result.begin(), result.end());
+    return result;
+  }
 
  private:
   std::filesystem::path path_;
