@@ -17,7 +17,7 @@ configure() {
 }
 
 # targets PRESET: the names of all programs and libraries, one a line.
-targets() { ninja -C "build/$1" -t targets all 2>/dev/null | sed -n 's/: phony$//p' | grep -v /; }
+targets() { ninja -C "build/$1" -t targets all 2>/dev/null | sed -n 's/: .*//p' | grep -v /; }
 
 has_target() { targets "$1" | grep -qx "$2"; }
 
