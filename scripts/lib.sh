@@ -19,8 +19,6 @@ configure() {
 # targets PRESET: the names of all programs and libraries, one a line.
 targets() { ninja -C "build/$1" -t targets all 2>/dev/null | sed -n 's/: .*//p' | grep -v /; }
 
-has_target() { targets "$1" | grep -qx "$2"; }
-
 # build PRESET TARGETS...: ninja's own progress on a terminal, a line every ten seconds elsewhere.
 build() {
   local preset=$1 line last=$SECONDS; shift
