@@ -29,5 +29,7 @@ function(barge_test name)
     BARGE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data" BARGE_PROGRAM="${CMAKE_BINARY_DIR}/barge")
   list(TRANSFORM ARG_LIBRARIES PREPEND barge_)
   target_link_libraries(${name}_test PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
+  # What is tested is compiled as for users; the tests themselves needn't be fast.
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
   add_test(NAME ${name}_test COMMAND ${name}_test)
 endfunction()
