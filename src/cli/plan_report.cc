@@ -47,7 +47,8 @@ std::string describe_plan(const Plan& plan, const TierLimits& limits, bool unifi
   buffers.device -= unified ? 0 : f.weights.device + f.kv.device;
   buffers.host -= f.weights.host + f.kv.host + (unified ? f.weights.device + f.kv.device : 0);
   buffers.disk = 0;
-  text += head + row("weights", f.weights) + row("KV cache", f.kv) + row("buffers", buffers) +
+  text += head + row("weights", f.weights) + row("KV cache", f.kv) +
+          row("KV put aside", {0, 0, f.kv_swap}) + row("buffers", buffers) +
           row("all", totals(plan, unified)) +
           row("budget", {limits.device, limits.host, limits.disk});
   return text + concat("  predicted: ", number(plan.predicted.generated_tokens_per_s),

@@ -21,7 +21,9 @@ namespace barge {
 /// What an engine did since its start.
 struct EngineStats {
   std::size_t sweeps = 0, prompt_tokens = 0, generated_tokens = 0, finished = 0;
-  std::size_t running = 0, waiting = 0;            // sequences now
+  std::size_t running = 0, waiting = 0;  // sequences now
+  std::size_t swapped = 0;               // begun, but put aside now: neither of the two
+  std::size_t swaps = 0, replays = 0;    // put aside so far; of these, to be computed again
   double prefill_seconds = 0, decode_seconds = 0;  // sweeps with and without prompt tokens
   PerTier<std::size_t> weight_bytes;               // by home
   PerTier<std::size_t> kv_bytes, kv_peak_bytes;    // by home

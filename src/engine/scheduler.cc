@@ -6,7 +6,6 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/log.h"
-#include "engine/admission.h"
 #include "engine/logits_hash.h"
 
 namespace barge {
@@ -18,9 +17,15 @@ Scheduler::Scheduler(Stores& stores, Device& device, Budgets& budgets,
       options_(options),
       limits_(stores.limits()),
       sampler_bytes_(budgets.host.reserve(stores.footprint().sampler, "sampler")),
-      sampler_(vocab) {}
+      sampler_(vocab),
+      room_(stores.kv(), options.policy, stores.footprint().kv_swap) {}
 
 void Scheduler::add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+
+std::size_t Scheduler::swapped() const {
+  return static_cast<std::size_t>(
+      std::count_if(live_.begin(), live_.end(), [](const auto& s) { return !s->in_cache(); }));
+}
 
 void Scheduler::cancel(std::uint64_t id) {
   for (const auto& sequence : live_)
@@ -35,7 +40,7 @@ void Scheduler::cancel(std::uint64_t id) {
 
 void Scheduler::end_all(FinishReason reason, const std::string& error) {
   for (auto& sequence : std::exchange(live_, {})) {
-    if (reason != FinishReason::kError) stores_.kv().remove(sequence->kv);
+    if (reason != FinishReason::kError) room_.leave(*sequence);
     finish(std::move(sequence), reason, error);
   }
   for (auto& sequence : std::exchange(waiting_, {})) finish(std::move(sequence), reason, error);
@@ -43,11 +48,13 @@ void Scheduler::end_all(FinishReason reason, const std::string& error) {
 
 void Scheduler::step() {
   const Seconds begin = device_.clock().now();
+  room_.put_aside(live_);
   admit();
   if (live_.empty()) return;
-  std::vector<Sequence*> live;
-  for (const auto& sequence : live_) live.push_back(sequence.get());
-  const Block block = compose(live, limits_, [this](const Block::Member& member) {
+  std::vector<Sequence*> running;
+  for (const auto& sequence : live_)
+    if (sequence->in_cache()) running.push_back(sequence.get());
+  const Block block = compose(running, limits_, [this](const Block::Member& member) {
     const KvStore::Span span{member.sequence->kv, member.first_position, member.rows};
     return stores_.kv().staging_needed({&span, 1});
   });
@@ -64,50 +71,17 @@ void Scheduler::step() {
   (block.has_prompts() ? counts_.prefill_seconds : counts_.decode_seconds) += took;
 }
 
-KvDemand Scheduler::demand(const KvStore::Placement& placement, int positions) const {
-  const int page = options_.policy.page_positions;
-  std::vector<PerTier<std::size_t>> by_pages;
-  for (int n = 0; n < positions + page; n += page)
-    by_pages.push_back(stores_.kv().bytes(placement, std::min(n, positions)));
-  return {page, std::move(by_pages)};
-}
-
-bool Scheduler::has_room_for(const Sequence& candidate) const {
-  std::vector<KvForecast> forecasts;
-  const auto foresee = [&forecasts](const Sequence& s) {
-    const bool decoding = s.prompt_left() == 0;
-    const int positions = decoding ? s.fed : s.prompt_tokens();
-    forecasts.push_back({.demand = &s.demand,
-                         .decoding = decoding,
-                         .positions = positions,
-                         .positions_left = s.final_positions() - positions});
-  };
-  for (const auto& sequence : live_) foresee(*sequence);
-  foresee(candidate);
-  return kv_fits(forecasts, stores_.kv().capacity());
-}
-
 void Scheduler::admit() {
-  KvStore& kv = stores_.kv();
+  if (!room_.bring_back(live_)) return;
   while (!waiting_.empty() && live_.size() < static_cast<std::size_t>(limits_.sequences)) {
-    Sequence& next = *waiting_.front();
-    const int positions = next.final_positions();
-    const KvStore::Placement placement = kv.place(positions);
-    next.demand = demand(placement, positions);
-    if (!has_room_for(next)) {
+    std::unique_ptr<Sequence>& next = waiting_.front();
+    if (room_.enter(*next, live_)) {
+      live_.push_back(std::move(next));
+    } else {
       if (!live_.empty()) return;
-      const PerTier<std::size_t> wanted = kv.bytes(placement, positions), &has = kv.capacity();
-      finish(std::move(waiting_.front()), FinishReason::kError,
-             concat("the KV cache of ", positions, " positions wants ", format_bytes(wanted.device),
-                    " of device memory, ", format_bytes(wanted.host), " of host memory and ",
-                    format_bytes(wanted.disk), " of disk, but has ", format_bytes(has.device), ", ",
-                    format_bytes(has.host), " and ", format_bytes(has.disk),
-                    "; shorten the request or give it more memory"));
-      waiting_.pop_front();
-      continue;
+      const std::string shortage = room_.shortage(*next);
+      finish(std::move(next), FinishReason::kError, shortage);
     }
-    next.kv = kv.add(placement, positions);
-    live_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
 }
@@ -164,7 +138,7 @@ void Scheduler::absorb_row(Sequence& s, int position, std::span<const float> log
 void Scheduler::retire() {
   for (auto& sequence : live_) {
     if (!sequence->end) continue;
-    stores_.kv().remove(sequence->kv);
+    room_.leave(*sequence);
     const FinishReason reason = *sequence->end;
     const std::string error = sequence->error;
     finish(std::move(sequence), reason, error);

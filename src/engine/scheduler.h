@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/kv_room.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "engine/stores.h"
@@ -18,7 +19,8 @@ namespace barge {
 class Scheduler {
  public:
   struct Counts {
-    std::size_t sweeps = 0, prompt_tokens = 0, generated_tokens = 0, finished = 0;
+    std::size_t sweeps = 0, generated_tokens = 0, finished = 0;
+    std::size_t prompt_tokens = 0;  // again where KV was dropped
     double prefill_seconds = 0, decode_seconds = 0;
   };
 
@@ -31,10 +33,12 @@ class Scheduler {
   /// Ends all of them, without touching the KV cache where that failed.
   void end_all(FinishReason reason, const std::string& error);
 
-  std::size_t running() const { return live_.size(); }
+  std::size_t running() const { return live_.size() - swapped(); }
+  std::size_t swapped() const;
   std::size_t waiting() const { return waiting_.size(); }
   bool idle() const { return live_.empty() && waiting_.empty(); }
   const Counts& counts() const { return counts_; }
+  const KvRoom& room() const { return room_; }
 
   /// One sweep. Throws what the device or the disk failed with: nothing goes on then.
   void step();
@@ -43,8 +47,6 @@ class Scheduler {
 
  private:
   void admit();
-  bool has_room_for(const Sequence& candidate) const;
-  KvDemand demand(const KvStore::Placement& placement, int positions) const;
   void absorb(const Block& block);
   void absorb_row(Sequence& sequence, int position, std::span<const float> logits);
   void retire();
@@ -56,8 +58,9 @@ class Scheduler {
   const BlockLimits limits_;
   MemoryBudget::Reservation sampler_bytes_;
   Sampler sampler_;
+  KvRoom room_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> live_;   // in the order of entry
+  std::vector<std::unique_ptr<Sequence>> live_;   // in the order of entry; the last may be aside
   std::vector<std::unique_ptr<Sequence>> ended_;  // and not yet told
   Event last_end_;                                // of the sweep before
   Counts counts_;

@@ -77,7 +77,9 @@ Stores::Stores(const Pack& pack, const Family& family, Device& device, DiskQueue
                                                    .page_positions = policy_.page_positions,
                                                    .share = policy_.kv,
                                                    .capacity_bytes = footprint_.kv,
+                                                   .swap_bytes = footprint_.kv_swap,
                                                    .staging_bytes = footprint_.kv_staging,
+                                                   .host_staging_bytes = footprint_.kv_host_staging,
                                                    .disk_directory = options.disk_directory},
                                   device, disk, budgets.disk);
   weights_ = std::make_unique<WeightStore>(

@@ -141,20 +141,19 @@ KvStore::Impl::Impl(const Options& given, Device& on, DiskQueue& queue, MemoryBu
                 page_bytes),
       device_pool(on, Tier::kDevice, unified ? 0 : given.capacity_bytes.device, page_bytes),
       device_ring(on, unified ? Tier::kHost : Tier::kDevice, given.staging_bytes, page_bytes),
-      disk_slots(static_cast<std::int64_t>(given.capacity_bytes.disk / page_bytes), page_bytes),
+      disk_slots(static_cast<std::int64_t>(given.capacity_bytes.disk / page_bytes +
+                                           given.swap_bytes / page_bytes),
+                 page_bytes),
       placement(merged(given.share, unified), given.layers) {
   if (given.layers <= 0 || given.page_positions <= 0 || record_bytes == 0)
     throw ConfigError(concat("a KV cache of ", given.layers, " layers with ", given.page_positions,
                              " positions a page of ", record_bytes,
                              " bytes each can't be; all must be above 0"));
-  // Only pages from disk pass through the host on their way.
-  if (!unified)
-    discrete_host_ring.emplace(on, Tier::kHost,
-                               given.capacity_bytes.disk > 0 ? given.staging_bytes : 0, page_bytes);
+  if (!unified) discrete_host_ring.emplace(on, Tier::kHost, given.host_staging_bytes, page_bytes);
   capacity = {device_pool.capacity_bytes(), host_pool.capacity_bytes(),
-              disk_slots.capacity_bytes()};
-  if (capacity.disk > 0) {
-    disk_reservation = disk_budget.reserve(capacity.disk, "kv cache");
+              given.capacity_bytes.disk / page_bytes * page_bytes};
+  if (disk_slots.capacity_bytes() > 0) {
+    disk_reservation = disk_budget.reserve(disk_slots.capacity_bytes(), "kv cache");
     file.emplace(DiskFile::scratch(given.disk_directory));
   }
 }

@@ -32,8 +32,10 @@ class KvStore {
     int page_positions = 0;               // page bytes are rounded up to 4096
     PerTier<double> share;                // of the KV cache by home; sum 1
     PerTier<std::size_t> capacity_bytes;  // of pages; host: tails of disk pages included
+    std::size_t swap_bytes = 0;           // of disk, beyond the capacity: for what is swapped out
     std::size_t staging_bytes = 0;        // device memory for pages that aren't at home there
-                                          // (and as much host memory for disk pages if discrete)
+    std::size_t host_staging_bytes = 0;   // if discrete: host memory between the disk and the
+                                          // device, for disk pages and swapped device pages
     std::filesystem::path disk_directory;
   };
   using SequenceId = std::int64_t;
@@ -51,7 +53,7 @@ class KvStore {
   /// Bytes that a sequence so placed holds at its peak up to `positions`: what admission adds up
   /// against capacity_bytes for each later sweep. host includes tails of disk layers.
   PerTier<std::size_t> bytes(const Placement& placement, int positions) const;
-  const PerTier<std::size_t>& capacity() const;
+  const PerTier<std::size_t>& capacity() const;  // without swap_bytes
 
   SequenceId add(const Placement& placement, int max_positions);
   /// A new sequence that shares the first `positions` positions of another.
@@ -59,7 +61,7 @@ class KvStore {
   /// Its pages are reused after the events of their last readers and writers.
   void remove(SequenceId sequence);
   /// Moves all pages in memory to disk and back (only between sweeps). While it is out, the
-  /// sequence holds no memory.
+  /// sequence holds no memory; of disk all that `bytes` says of it, against capacity + swap_bytes.
   void swap_out(SequenceId sequence);
   void swap_in(SequenceId sequence);
 
@@ -96,7 +98,7 @@ class KvStore {
   /// Staged bytes that `open` would take for these spans in the worst layer.
   std::size_t staging_needed(std::span<const Span> spans) const;
 
-  PerTier<std::size_t> bytes_held() const;  // pages now in use by home
+  PerTier<std::size_t> bytes_held() const;  // pages now in use by tier; disk: swapped ones, too
   PerTier<std::size_t> peak_bytes_held() const;
   KvTraffic traffic() const;
 

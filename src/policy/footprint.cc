@@ -8,6 +8,9 @@
 namespace barge {
 namespace {
 
+// Enough that the disk and the link work at the same time.
+constexpr std::size_t kSwapStagingPages = 8;
+
 std::size_t pages_of(std::size_t bytes) { return round_up(bytes, kSectorBytes); }
 
 std::size_t share_of(std::size_t bytes, double share) {
@@ -75,7 +78,7 @@ std::size_t Footprint::total(Tier tier, bool unified) const {
     case Tier::kHost:
       return unified ? on_device + on_host : on_host;
     case Tier::kDisk:
-      return pack + kv.disk;
+      return pack + kv.disk + kv_swap;
   }
   return 0;
 }
@@ -117,9 +120,7 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
   };
   const std::size_t page = page_bytes(shape, policy);
   const std::size_t longest = pages_of_sequence(policy.max_positions);
-  const std::size_t planned = pages_of_sequence(
-      policy.kv_positions > 0 ? std::min(policy.kv_positions, policy.max_positions)
-                              : policy.max_positions);
+  const std::size_t planned = pages_of_sequence(policy.planned_positions());
   // A sequence's KV in one layer has one home: shares are met in whole layers of a sequence.
   for (const Tier tier : kTiers) {
     f.kv[tier] = page * planned * share_of(sequences * layers, policy.kv[tier]);
@@ -134,7 +135,13 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
   if (staged > 0)  // two micro-batches: one attended, one on its way
     f.kv_staging =
         std::max(2 * static_cast<std::size_t>(policy.gpu_batch_size) * planned, longest) * page;
-  if (!unified && policy.kv.disk > 0) f.kv_host_staging = f.kv_staging;
+  // Sequences can outgrow the plan only where it is for less than the longest.
+  if (policy.over_commit && planned < longest) f.kv_swap = f.kv.device + f.kv.host + f.kv.disk;
+  // Between disk and a discrete device: pages at home on disk, or those that are put aside.
+  if (!unified && policy.kv.disk > 0)
+    f.kv_host_staging = f.kv_staging;
+  else if (!unified && policy.kv.device > 0 && f.kv_swap > 0)
+    f.kv_host_staging = kSwapStagingPages * page;
   return f;
 }
 

@@ -20,6 +20,7 @@ struct Footprint {
   std::size_t logits_host = 0, sampler = 0;
   // By home.
   PerTier<std::size_t> weights, kv;  // kv.host includes the tails of disk pages
+  std::size_t kv_swap = 0;           // on disk, for sequences that are put aside
   std::size_t pack = 0;              // the whole model, always on disk
 
   /// Sum of a tier; on a unified device device and host are one (`host`).

@@ -48,6 +48,7 @@ std::string policy_to_json(const Policy& policy) {
               {"sweep_tokens", policy.sweep_tokens},
               {"max_positions", policy.max_positions},
               {"kv_positions", policy.kv_positions},
+              {"over_commit", policy.over_commit},
               {"ring_bytes", policy.ring_bytes}}
       .dump();
 }
@@ -68,6 +69,7 @@ Policy policy_from_json(const std::string& text, const std::string& source) {
     read("sweep_tokens", policy.sweep_tokens);
     read("max_positions", policy.max_positions);
     read("kv_positions", policy.kv_positions);
+    read("over_commit", policy.over_commit);
     read("ring_bytes", policy.ring_bytes);
     if (json.contains("percent"))
       set_percent(policy, json.at("percent").get<std::vector<double>>());

@@ -19,13 +19,19 @@ struct Policy {
   int weight_bits = 4;                   // 4, 8, 16, 32
   int kv_bits = 16;                      // 4, 16, 32
   bool cpu_attention = false;
-  int page_positions = 16;     // records of a KV page
-  int sweep_tokens = 256;      // most rows of a sweep: decoding sequences first, then prompt chunks
-  int max_positions = 2048;    // longest prompt + answer
-  int kv_positions = 0;        // of a sequence, for which KV is planned; 0: max_positions
+  int page_positions = 16;   // records of a KV page
+  int sweep_tokens = 256;    // most rows of a sweep: decoding sequences first, then prompt chunks
+  int max_positions = 2048;  // longest prompt + answer
+  int kv_positions = 0;      // of a sequence, for which KV is planned; 0: max_positions
+  // Let sequences in by what they are planned to need, and put some aside where they outgrow it;
+  // else by what they may need at most.
+  bool over_commit = true;
   std::size_t ring_bytes = 0;  // of the weight ring
 
   int block_sequences() const { return gpu_batch_size * num_gpu_batches; }
+  int planned_positions() const {
+    return kv_positions > 0 && kv_positions < max_positions ? kv_positions : max_positions;
+  }
   bool operator==(const Policy&) const = default;
 };
 

@@ -95,8 +95,9 @@ std::optional<Policy> solve_homes(const Profile& profile, const ModelShape& shap
   }
   lp.add_at_most("host memory", {{w[1], weight_bytes}, {y[1], kv_bytes}, {y[2], tail_bytes}},
                  static_cast<double>(limits.host) - host_buffers);
-  lp.add_at_most("disk space", {{y[2], kv_disk_bytes}},
-                 static_cast<double>(limits.disk) - static_cast<double>(all_disk.pack));
+  lp.add_at_most(
+      "disk space", {{y[2], kv_disk_bytes}},
+      static_cast<double>(limits.disk) - static_cast<double>(all_disk.pack + all_disk.kv_swap));
   const auto solution = lp.solve();
   if (solution.status != LinearProgram::Status::kOptimal) return std::nullopt;
   // Shares in whole thousandths, in favour of the disk: the rest must fit to the byte.
@@ -229,7 +230,11 @@ Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& j
           policy.kv_bits = wishes.kv_bits;
           policy.max_positions = wishes.max_positions;
           policy.kv_positions = planned_positions(job, wishes.max_positions);
-          const Candidate next = candidate(profile, shape_for, job, limits, wishes, policy);
+          Candidate next = candidate(profile, shape_for, job, limits, wishes, policy);
+          if (next.miss && next.miss->constraint == "disk") {  // then do without room for swapping
+            policy.over_commit = false;
+            next = candidate(profile, shape_for, job, limits, wishes, policy);
+          }
           if (next.miss && (!nearest || next.miss->missing_bytes < nearest->missing_bytes))
             nearest = next.miss;
           if (next.plan && (!best || next.plan->predicted.generated_tokens_per_s >

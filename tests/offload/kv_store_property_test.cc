@@ -64,22 +64,32 @@ class KvStoreProperty : public testing::TestWithParam<Schedule> {
     return std::next(kv.live.begin(), below(static_cast<int>(kv.live.size())))->first;
   }
 
-  // What a sequence may come to hold in each tier.
-  static PerTier<std::size_t> promise(const KvHarness& kv, const KvStore::Placement& placement,
-                                      int positions, bool out) {
-    const auto bytes = kv.store->bytes(placement, positions);
-    if (out) return {0, 0, bytes.device + bytes.host + bytes.disk};
-    return bytes;
+  // What sequences may come to hold: in the cache by tier, and on disk while they are out.
+  struct Promise {
+    PerTier<std::size_t> in;
+    std::size_t out = 0;
+
+    void add(const KvHarness& kv, const KvStore::Placement& placement, int positions, bool is_out) {
+      const auto bytes = kv.store->bytes(placement, positions);
+      if (is_out) out += bytes.device + bytes.host + bytes.disk;
+      for (Tier tier : kTiers)
+        if (!is_out) in[tier] += bytes[tier];
+    }
+  };
+  static Promise promise(const KvHarness& kv, const KvStore::Placement& placement, int positions,
+                         bool out) {
+    Promise one;
+    one.add(kv, placement, positions, out);
+    return one;
   }
 
   // Admission: whether all live sequences could run to their ends beside one more.
-  static bool fits(const KvHarness& kv, PerTier<std::size_t> more) {
-    for (const auto& [id, sequence] : kv.live) {
-      const auto bytes = promise(kv, sequence.placement, sequence.max_positions, sequence.out);
-      for (Tier tier : kTiers) more[tier] += bytes[tier];
-    }
-    return std::all_of(kTiers.begin(), kTiers.end(),
-                       [&](Tier tier) { return more[tier] <= kv.store->capacity()[tier]; });
+  static bool fits(const KvHarness& kv, Promise more) {
+    for (const auto& [id, sequence] : kv.live)
+      more.add(kv, sequence.placement, sequence.max_positions, sequence.out);
+    return more.out <= kv.config.store.swap_bytes &&
+           std::all_of(kTiers.begin(), kTiers.end(),
+                       [&](Tier tier) { return more.in[tier] <= kv.store->capacity()[tier]; });
   }
 
   // Between sweeps: some leave, some enter, by themselves or as forks, some go out and come back.
@@ -133,9 +143,10 @@ class KvStoreProperty : public testing::TestWithParam<Schedule> {
     };
     const auto tails = static_cast<std::size_t>(sequences * options.layers) * page_bytes;
     options.capacity_bytes = {of_share(options.share.device), of_share(options.share.host) + tails,
-                              2 * pages * page_bytes};
+                              of_share(options.share.disk)};
+    options.swap_bytes = pages * page_bytes;
     // Two micro-batches of all that there can be: what follows must wait for their regions.
-    options.staging_bytes = 2 * pages_of(kLive) * page_bytes;
+    options.staging_bytes = options.host_staging_bytes = 2 * pages_of(kLive) * page_bytes;
   }
 
   void run(int sequences);
@@ -153,13 +164,12 @@ void KvStoreProperty::run(int sequences) {
     for (const auto& spans : batches)
       ASSERT_LE(kv.store->staging_needed(spans), config.store.staging_bytes);
     kv.sweep(batches, static_cast<std::size_t>(below(2)));
-    PerTier<std::size_t> promised;
-    for (const auto& [id, sequence] : kv.live) {
-      const auto bytes = promise(kv, sequence.placement, sequence.positions(), sequence.out);
-      for (Tier tier : kTiers) promised[tier] += bytes[tier];
-    }
+    Promise promised;
+    for (const auto& [id, sequence] : kv.live)
+      promised.add(kv, sequence.placement, sequence.positions(), sequence.out);
+    promised.in.disk += promised.out;
     const auto held = kv.store->bytes_held();
-    for (Tier tier : kTiers) ASSERT_LE(held[tier], promised[tier]) << name_of(tier);
+    for (Tier tier : kTiers) ASSERT_LE(held[tier], promised.in[tier]) << name_of(tier);
   }
   kv.finish();
   EXPECT_EQ(kv.wrong, 0u) << kv.first_wrong;

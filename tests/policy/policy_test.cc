@@ -125,6 +125,43 @@ TEST(Footprint, NeedsNoRingAndNoStagingWhereNothingMoves) {
   EXPECT_EQ(f.kv_staging, 0u);
 }
 
+TEST(Footprint, HasDiskRoomForSequencesPutAsideWhereTheyCanOutgrowThePlan) {
+  Policy policy;
+  policy.gpu_batch_size = 4;
+  policy.kv = {0.25, 0.5, 0.25};
+  EXPECT_EQ(footprint(model(), policy, false).kv_swap, 0u);  // planned at their longest
+  policy.kv_positions = policy.max_positions / 2;
+  const Footprint f = footprint(model(), policy, false);
+  EXPECT_EQ(f.kv_swap, f.kv.device + f.kv.host + f.kv.disk);
+  EXPECT_EQ(f.total(Tier::kDisk, false), f.pack + f.kv.disk + f.kv_swap);
+  policy.over_commit = false;
+  const Footprint exact = footprint(model(), policy, false);
+  EXPECT_EQ(exact.kv_swap, 0u);
+  EXPECT_EQ(exact.total(Tier::kHost, false), f.total(Tier::kHost, false));
+}
+
+TEST(Footprint, StagesPagesPutAsideByADiscreteDeviceInTheHost) {
+  Policy policy;
+  policy.kv = {1, 0, 0};
+  EXPECT_EQ(footprint(model(), policy, false).kv_host_staging, 0u);
+  policy.kv_positions = 100;
+  EXPECT_GT(footprint(model(), policy, false).kv_host_staging, page_bytes(model(), policy));
+  EXPECT_EQ(footprint(model(), policy, true).kv_host_staging, 0u);
+  policy.kv = {0, 1, 0};  // they go from where they are
+  EXPECT_EQ(footprint(model(), policy, false).kv_host_staging, 0u);
+}
+
+TEST(Search, DoesWithoutRoomForSwappingWhereTheDiskHasNone) {
+  const std::size_t pack = footprint(model(), {}, true).pack;
+  const Plan roomy = search(machine(), kShape, kJob, {0, 16_GiB, 100_GiB}, {});
+  EXPECT_TRUE(roomy.policy.over_commit);
+  EXPECT_GT(roomy.footprint.kv_swap, 0u);
+  const Plan tight = search(machine(), kShape, kJob, {0, 16_GiB, pack}, {});
+  EXPECT_FALSE(tight.policy.over_commit);
+  EXPECT_EQ(tight.footprint.total(Tier::kDisk, true), pack);
+  EXPECT_EQ(tight.predicted.generated_tokens_per_s, roomy.predicted.generated_tokens_per_s);
+}
+
 TEST(Search, KeepsEverythingInMemoryWhereThereIsRoom) {
   const Plan plan = search(machine(), kShape, kJob, {0, 16_GiB, 100_GiB}, {});
   EXPECT_EQ(plan.policy.weights.host, 1);
@@ -180,6 +217,7 @@ TEST(PolicyJson, ComesBackAsItWas) {
   set_percent(policy, {20, 30, 0, 50, 100, 0});
   policy.gpu_batch_size = 7;
   policy.kv_positions = 99;
+  policy.over_commit = false;
   EXPECT_EQ(policy_from_json(policy_to_json(policy), "test"), policy);
   EXPECT_THROW(policy_from_json("{\"gpu_batch_size\": 0}", "test"), ConfigError);
   EXPECT_THROW(policy_from_json("{\"percent\": [1, 2]}", "test"), ConfigError);
