@@ -68,9 +68,11 @@ std::optional<Policy> solve_homes(const Profile& profile, const ModelShape& shap
   const double device_buffers = unified ? 0 : buffers(all_disk, Tier::kDevice);
   const double host_buffers = buffers(all_disk, Tier::kHost);
 
-  const double tie = 1e-6 * cost.compute();
+  // In units of the time to compute, so that the tie-breaks stand well above the solver's
+  // tolerance of 1e-7: a thousandth of a sweep is no price for leaving the disk alone.
+  constexpr double tie = 1e-3;
   LinearProgram lp;
-  const int t = lp.add_variable("sweep seconds", 1);
+  const int t = lp.add_variable("sweep seconds", 1 / cost.compute());
   const std::array w{lp.add_variable("weights device", unified ? 1e3 : tie),
                      lp.add_variable("weights host", tie),
                      lp.add_variable("weights disk", 2 * tie)};

@@ -170,6 +170,18 @@ TEST(Search, KeepsEverythingInMemoryWhereThereIsRoom) {
   EXPECT_GE(plan.policy.block_sequences(), 64);
 }
 
+TEST(Search, LeavesTheDiskAloneHoweverFastTheMachineIs) {
+  Profile fast = machine();  // sweeps take microseconds: costs near the solver's tolerance
+  for (auto& point : fast.matrix) point.ops *= 1e4;
+  fast.dequantise *= 1e4;
+  fast.attention *= 1e4;
+  fast.disk_read *= 1e7;
+  fast.disk_write *= 1e7;
+  const Plan plan = search(fast, kShape, kJob, {0, 16_GiB, 100_GiB}, {});
+  EXPECT_EQ(plan.policy.weights.disk, 0);
+  EXPECT_EQ(plan.policy.kv.disk, 0);
+}
+
 TEST(Search, FitsAnyBudgetToTheByteAndLosesSpeedOnlyDownward) {
   double last = 0;
   for (const std::size_t budget : {64_MiB, 128_MiB, 256_MiB, 512_MiB, 1_GiB, 4_GiB}) {
