@@ -33,6 +33,8 @@ nlohmann::json report(const Session& session, double seconds) {
       {"decode_seconds", stats.decode_seconds},
       {"seconds", seconds},
       {"sweeps", stats.sweeps},
+      {"swaps", stats.swaps},
+      {"replays", stats.replays},
       {"peak_rss_bytes", peak_resident_bytes()},
       {"policy", nlohmann::json::parse(policy_to_json(session.plan.policy))},
       {"predicted_generated_tokens_per_s", session.plan.predicted.generated_tokens_per_s},
