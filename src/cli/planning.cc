@@ -57,14 +57,8 @@ PlannedModel planned_model(const Options& options, const ModelConfig& config,
 
 Plan make_plan(const Options& o, const PlannedModel& model, const Profile& profile,
                const TierLimits& limits, Machine& machine, const Workload& job) {
-  const ModelConfig& config = model.family->config();
   const ShapeFor shape_for = [&](const Policy& policy) {
-    KernelLimits bounds;
-    bounds.compute = machine.compute;
-    bounds.max_rows = policy.sweep_tokens;
-    bounds.max_inputs = std::max({config.hidden, config.ffn, config.heads * config.head_dim});
-    bounds.heads = config.heads;
-    bounds.head_dim = config.head_dim;
+    const KernelLimits bounds = kernel_limits(*model.family, policy, machine.compute);
     ModelShape shape = shape_of(*model.family, model.format_of, policy.kv_bits, kv_group(o), bounds,
                                 workspace_bytes(machine.device, bounds, false));
     shape.tokenizer_bytes = model.tokenizer_bytes;

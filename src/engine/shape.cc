@@ -12,21 +12,9 @@
 namespace barge {
 namespace {
 
-PackTensor::Kind stored_kind(TensorSpec::Kind kind) {
-  switch (kind) {
-    case TensorSpec::Kind::kMatrix:
-      return PackTensor::Kind::kMatrix;
-    case TensorSpec::Kind::kTable:
-      return PackTensor::Kind::kTable;
-    case TensorSpec::Kind::kVector:
-      return PackTensor::Kind::kVector;
-  }
-  throw Error("a tensor is of no known kind");
-}
-
 std::vector<std::size_t> panel_bytes(const TensorSpec& spec, const WeightFormat& format) {
   const PackTensor tensor{.name = spec.name,
-                          .kind = stored_kind(spec.kind),
+                          .kind = spec.kind,
                           .rows = spec.rows,
                           .cols = spec.cols,
                           .format = format,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "quant/format.h"
 
 namespace barge {
 
@@ -13,11 +14,7 @@ class Forward;
 
 /// One tensor of a model, as the pack stores it.
 struct TensorSpec {
-  enum class Kind : std::uint8_t {
-    kMatrix,  // multiplied: [rows = outputs, cols = inputs]; streamed, quantised
-    kTable,   // looked up row by row (and multiplied as well where the output layer is tied)
-    kVector,  // norms and biases: rows = 1, f32, always in device memory
-  };
+  using Kind = TensorKind;
   std::string name;  // canonical: "layers.3.q", "embed", "output_norm"
   std::int64_t rows = 0, cols = 0;
   Kind kind = Kind::kMatrix;

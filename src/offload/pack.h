@@ -33,7 +33,7 @@ struct PackPanel {
 };
 
 struct PackTensor {
-  enum class Kind : std::uint8_t { kMatrix, kTable, kVector };  // as the model's TensorSpec
+  using Kind = TensorKind;
   std::string name;
   Kind kind = Kind::kMatrix;
   std::int64_t rows = 0, cols = 0;

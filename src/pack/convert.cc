@@ -35,18 +35,6 @@ std::vector<TensorSpec> tensors_of(const Checkpoint& checkpoint) {
   return tensors;
 }
 
-PackTensor::Kind pack_kind(TensorSpec::Kind kind) {
-  switch (kind) {
-    case TensorSpec::Kind::kMatrix:
-      return PackTensor::Kind::kMatrix;
-    case TensorSpec::Kind::kTable:
-      return PackTensor::Kind::kTable;
-    case TensorSpec::Kind::kVector:
-      break;
-  }
-  return PackTensor::Kind::kVector;
-}
-
 void require_free_space(std::size_t bytes, const std::filesystem::path& directory) {
   const std::size_t free = free_space(directory);
   if (free > 0 && free < bytes)  // 0: the system won't say; the write will
@@ -134,7 +122,7 @@ void convert(const Checkpoint& checkpoint, const ConvertOptions& options,
   std::size_t done = 0;
   for (const TensorSpec& tensor : tensors_of(checkpoint)) {
     std::span<const PackPanel> left =
-        writer.begin(tensor.name, pack_kind(tensor.kind), tensor.rows, tensor.cols,
+        writer.begin(tensor.name, tensor.kind, tensor.rows, tensor.cols,
                      packed_format(checkpoint, tensor, options));
     while (!left.empty()) {
       const std::size_t count = batch_size(left);

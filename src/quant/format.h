@@ -16,6 +16,13 @@ enum class Encoding : std::uint8_t {
         // min = -8 scale)
 };
 
+/// What a tensor of a model is for.
+enum class TensorKind : std::uint8_t {
+  kMatrix,  // multiplied: [rows = outputs, cols = inputs]; streamed, quantised
+  kTable,   // looked up row by row (and multiplied as well where the output layer is tied)
+  kVector,  // norms and biases: rows = 1, f32, always in device memory
+};
+
 /// Along which dimension of a weight matrix [out, in] the numbers of a group lie.
 enum class GroupAxis : std::uint8_t { kInput, kOutput };
 
