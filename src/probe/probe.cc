@@ -69,7 +69,7 @@ class Probe {
     const Buffer a = device_.allocate(Tier::kHost, kBytes, "probe");
     const Buffer b = device_.allocate(Tier::kHost, kBytes, "probe");
     std::memset(a.data(), 1, kBytes);
-    profile.host_copy = 2 * kBytes / best_of([&] {
+    profile.host_copy = 2 * kBytes / median_seconds([&] {
                           device_.load().copy(b.data(), Tier::kHost, a.data(), Tier::kHost, kBytes);
                           device_.load().record().wait();
                         });
@@ -77,12 +77,12 @@ class Probe {
     const Buffer there = device_.allocate(Tier::kDevice, kBytes, "probe");
     profile.device_bytes = static_cast<double>(there.bytes());  // the budget is the caller's word
     profile.link_down =
-        kBytes / best_of([&] {
+        kBytes / median_seconds([&] {
           device_.load().copy(there.data(), Tier::kDevice, a.data(), Tier::kHost, kBytes);
           device_.load().record().wait();
         });
     profile.link_up =
-        kBytes / best_of([&] {
+        kBytes / median_seconds([&] {
           device_.store().copy(b.data(), Tier::kHost, there.data(), Tier::kDevice, kBytes);
           device_.store().record().wait();
         });
@@ -110,7 +110,7 @@ class Probe {
     const AttentionSpan span{0, 1, kKeys - 1, false, std::span(&page, 1)};
     const MatrixView query{q.data(), DType::kF32, 1, kHeads * kHeadDim, kHeads * kHeadDim};
     const MatrixView result{out.data(), DType::kF32, 1, kHeads * kHeadDim, kHeads * kHeadDim};
-    const double seconds = best_of([&] {
+    const double seconds = median_seconds([&] {
       kernels_->attend(format, kKeys, std::span(&span, 1), kHeads, 0.125f, query, result);
       device_.compute().record().wait();
     });
@@ -127,14 +127,14 @@ class Probe {
     const WeightPanel panel{weights.data(), layout};  // zeros multiply as fast as anything
     const MatrixView in{x.data(), options_.compute, rows, kInputs, kInputs};
     const MatrixView out{y.data(), DType::kF32, rows, kOutputs, kOutputs};
-    return best_of([&] {
+    return median_seconds([&] {
       kernels_->linear(in, std::span(&panel, 1), nullptr, out, Epilogue::kStore);
       device_.compute().record().wait();
     });
   }
 
   // The median of some runs after the first, which warms caches up.
-  double best_of(const std::function<void()>& work) const {
+  double median_seconds(const std::function<void()>& work) const {
     std::vector<double> seconds;
     work();
     const Seconds begin = device_.clock().now();
