@@ -110,7 +110,7 @@ void bench_queue(const Pack& pack, Device& device, double fio) {
   for (const auto io : {DiskQueue::Io::kUring, DiskQueue::Io::kPread})
     for (const std::size_t piece : {128_KiB, 512_KiB, 1_MiB})
       for (const int depth : {4, 16, 32}) {
-        DiskQueue queue({.io = io, .depth = depth, .request_bytes = piece}, device);
+        DiskQueue queue({.io = io, .depth = depth, .request_bytes = piece});
         queue.register_memory({&memory, 1});
         const double seconds = queue_seconds(queue, file, memory, 2_MiB, total);
         report(concat(queue.backend(), ", pieces of ", piece / 1024, " KiB, depth ", depth), total,
@@ -122,7 +122,7 @@ void bench_queue(const Pack& pack, Device& device, double fio) {
 void bench_ring(const Pack& pack, double link, double fio) {
   Budgets budgets{1_GiB, 1_GiB, 1_GiB};
   CpuDevice device({.threads = 1, .emulate_link = link}, budgets);
-  DiskQueue queue({}, device);
+  DiskQueue queue({});
   std::vector<int> visits;
   std::vector<std::vector<Tier>> homes;
   for (const PackTensor& tensor : pack.tensors()) {

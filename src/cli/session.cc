@@ -77,7 +77,7 @@ Machine::Machine(const Options& o)
       disk_directory(existing(o.disk_dir.empty() ? cache_directory : o.disk_dir)),
       budgets(budgets_of(o, disk_directory)),
       device({.threads = o.threads, .emulate_link = o.emulate_link * 1e9}, budgets),
-      disk(queue_options(o), device) {}
+      disk(queue_options(o)) {}
 
 Profile Machine::profile(bool quick, bool renew) {
   const ProbeOptions options{disk_directory, quick ? 8.0 : 60.0, compute};
@@ -92,7 +92,7 @@ Profile Machine::profile(bool quick, bool renew) {
   CpuDevice probed({.threads = device.pool().threads(),
                     .emulate_link = device.unified() ? 0 : device.emulated_link()},
                    own);
-  DiskQueue queue({}, probed);
+  DiskQueue queue({});
   Progress progress("measuring",
                     [](double share) { return concat(std::round(share * 100), " %"); });
   const Profile measured = barge::probe(

@@ -67,7 +67,7 @@ class WorkerStream final : public Stream {
 
   Event record() override {
     // Shared with the closure: std::function wants what it holds to be copyable.
-    auto completion = std::make_shared<Completion>(make_host_completion());
+    auto completion = std::make_shared<Completion>();
     Event event = completion->event();
     push([this, completion] { failure_ ? completion->fail(failure_) : completion->succeed(); },
          /*always=*/true);

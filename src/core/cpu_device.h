@@ -22,7 +22,6 @@ class CpuDevice final : public Device {
   std::string name() const override;
   bool unified() const override;
   Buffer allocate(Tier tier, std::size_t bytes, std::string_view tag) override;
-  Completion make_completion() override { return make_host_completion(); }
   Stream& compute() override;
   Stream& load() override;
   Stream& store() override;

@@ -56,7 +56,7 @@ class Buffer {
 
 /// Work of a device, done in the order in which it was given. Giving work never blocks on its
 /// execution. The first failure ends a stream: later work is skipped, and every event recorded
-/// afterwards carries that failure. One thread gives work to a stream at a time.
+/// afterwards carries that failure. Thread-safe.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -82,7 +82,7 @@ struct LinkTraffic {
 };
 
 /// One accelerator (or the CPU in that role): memory, three streams, copies, a clock.
-/// Thread-safe but for the streams. Must outlive its buffers and events.
+/// Thread-safe. Must outlive its buffers and events.
 class Device {
  public:
   virtual ~Device() = default;
@@ -92,8 +92,6 @@ class Device {
   virtual bool unified() const = 0;
   /// `tier` is kDevice or kHost. Throws OutOfMemory if the budget or the system refuses.
   [[nodiscard]] virtual Buffer allocate(Tier tier, std::size_t bytes, std::string_view tag) = 0;
-  /// An event that host code ends and that this device's streams can wait for.
-  [[nodiscard]] virtual Completion make_completion() = 0;
 
   virtual Stream& compute() = 0;  // kernels
   virtual Stream& load() = 0;     // host to device

@@ -6,43 +6,57 @@
 #include "core/errors.h"
 
 namespace barge {
-namespace {
 
-class HostSignal final : public Completion::Signal {
+class Completion::Signal final : public EventState {
  public:
-  void wait() override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_; });
-    if (failure_) std::rethrow_exception(failure_);
-  }
+  void wait() override { last().wait(); }
 
   bool done() override {
     const std::scoped_lock lock(mutex_);
-    return done_;
+    return signalled_ && (failure_ || last_.done());
   }
 
-  void signal(std::exception_ptr failure) override {
+  Event on_device() override { return last().on_device(); }
+
+  void signal(std::exception_ptr failure, Event last) {
     {
       const std::scoped_lock lock(mutex_);
       failure_ = std::move(failure);
-      done_ = true;
+      last_ = std::move(last);
+      signalled_ = true;
     }
     changed_.notify_all();
   }
 
  private:
+  Event last() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return signalled_; });
+    if (failure_) std::rethrow_exception(failure_);
+    return last_;
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool done_ = false;
+  bool signalled_ = false;
   std::exception_ptr failure_;
+  Event last_;
 };
 
-}  // namespace
+Completion::Completion() : state_(std::make_shared<Signal>()) {}
 
 Completion::~Completion() {
-  if (state_) finish(std::make_exception_ptr(Error("the work was abandoned before it ended")));
+  if (state_) fail(std::make_exception_ptr(Error("the work was abandoned before it ended")));
 }
 
-Completion make_host_completion() { return Completion(std::make_shared<HostSignal>()); }
+Event Completion::event() const { return Event(state_); }
+
+void Completion::succeed(Event last) {
+  std::exchange(state_, nullptr)->signal(nullptr, std::move(last));
+}
+
+void Completion::fail(std::exception_ptr failure) {
+  std::exchange(state_, nullptr)->signal(std::move(failure), {});
+}
 
 }  // namespace barge

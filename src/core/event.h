@@ -6,6 +6,8 @@
 
 namespace barge {
 
+class Event;
+
 /// What a device keeps behind an event. Thread-safe.
 class EventState {
  public:
@@ -14,6 +16,9 @@ class EventState {
   virtual void wait() = 0;
   /// Whether wait() would return or throw at once.
   virtual bool done() = 0;
+  /// Blocks until all that is left to wait for is work of a device, and returns that work's event:
+  /// a stream of the same device can wait for it without the host. Rethrows the host's failure.
+  virtual Event on_device() = 0;
 };
 
 /// A point in a stream's work, or the end of a disk request. A failure of the work before it
@@ -29,6 +34,7 @@ class Event {
     if (state_) state_->wait();
   }
   bool done() const { return !state_ || state_->done(); }
+  Event on_device() const { return state_ ? state_->on_device() : Event(); }
   const std::shared_ptr<EventState>& state() const { return state_; }
 
  private:
@@ -39,30 +45,20 @@ class Event {
 /// Destroying an unsignalled one fails the event, so that nobody waits for ever.
 class Completion {
  public:
-  class Signal : public EventState {
-   public:
-    /// At most once; null means success.
-    virtual void signal(std::exception_ptr failure) = 0;
-  };
-
-  explicit Completion(std::shared_ptr<Signal> state) : state_(std::move(state)) {}
+  Completion();
   Completion(Completion&&) = default;
   Completion& operator=(Completion&&) = default;
   ~Completion();
 
-  Event event() const { return Event(state_); }
-  void succeed() { finish(nullptr); }
-  void fail(std::exception_ptr failure) { finish(std::move(failure)); }
+  Event event() const;
+  /// The event is done once `last` is: work that the host gave to a device at the end.
+  void succeed(Event last = {});
+  void fail(std::exception_ptr failure);
 
  private:
-  void finish(std::exception_ptr failure) {
-    std::exchange(state_, nullptr)->signal(std::move(failure));
-  }
+  class Signal;
 
   std::shared_ptr<Signal> state_;
 };
-
-/// A completion that host threads and CPU streams can wait for.
-Completion make_host_completion();
 
 }  // namespace barge

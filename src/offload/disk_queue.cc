@@ -53,8 +53,8 @@ void check_alignment(const char* what, const DiskFile& file, std::uint64_t offse
 
 class DiskQueue::Impl {
  public:
-  Impl(Options options, Device& device, std::unique_ptr<DiskBackend> backend)
-      : options_(options), device_(device), backend_(std::move(backend)) {
+  Impl(Options options, std::unique_ptr<DiskBackend> backend)
+      : options_(options), backend_(std::move(backend)) {
     if (options_.depth < 1 || options_.request_bytes < kSectorBytes ||
         options_.request_bytes % kSectorBytes != 0)
       throw ConfigError(concat("a disk queue of depth ", options_.depth, " with requests of ",
@@ -83,16 +83,14 @@ class DiskQueue::Impl {
   Event enqueue(bool write, IoPriority priority, const DiskFile& file, std::uint64_t offset,
                 std::byte* data, std::size_t bytes, Event after, Then then, Otherwise otherwise) {
     check_alignment(write ? "write" : "read", file, offset, data, bytes);
-    auto request =
-        std::make_unique<DiskRequest>(DiskRequest{.write = write,
-                                                  .priority = priority,
-                                                  .file = &file,
-                                                  .offset = offset,
-                                                  .data = data,
-                                                  .bytes = bytes,
-                                                  .then = std::move(then),
-                                                  .otherwise = std::move(otherwise),
-                                                  .completion = device_.make_completion()});
+    auto request = std::make_unique<DiskRequest>(DiskRequest{.write = write,
+                                                             .priority = priority,
+                                                             .file = &file,
+                                                             .offset = offset,
+                                                             .data = data,
+                                                             .bytes = bytes,
+                                                             .then = std::move(then),
+                                                             .otherwise = std::move(otherwise)});
     Event event = request->completion.event();
     if (after.state())
       gate_->hold_back(std::move(after), std::move(request));
@@ -310,7 +308,6 @@ class DiskQueue::Impl {
   }
 
   const Options options_;
-  Device& device_;
   const std::unique_ptr<DiskBackend> backend_;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -335,10 +332,9 @@ class DiskQueue::Impl {
   std::optional<DiskGate> gate_;  // only the destructor empties it
 };
 
-DiskQueue::DiskQueue(Options options, Device& device)
-    : DiskQueue(options, device, make_backend(options)) {}
-DiskQueue::DiskQueue(Options options, Device& device, std::unique_ptr<DiskBackend> backend)
-    : impl_(std::make_unique<Impl>(options, device, std::move(backend))) {}
+DiskQueue::DiskQueue(Options options) : DiskQueue(options, make_backend(options)) {}
+DiskQueue::DiskQueue(Options options, std::unique_ptr<DiskBackend> backend)
+    : impl_(std::make_unique<Impl>(options, std::move(backend))) {}
 DiskQueue::~DiskQueue() = default;
 
 void DiskQueue::register_memory(std::span<const std::span<std::byte>> buffers) {

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 
-#include "core/device.h"
 #include "core/event.h"
 
 namespace barge {
@@ -70,11 +69,10 @@ class DiskQueue {
   /// Runs likewise if the request or its Then failed. Must neither block nor throw.
   using Otherwise = std::function<void(std::exception_ptr)>;
 
-  /// `device` makes the events, so that its streams can wait for them.
   /// Throws IoError where io_uring is asked for and refused.
-  DiskQueue(Options options, Device& device);
+  explicit DiskQueue(Options options);
   /// On a backend of the caller's, such as a disk with faults.
-  DiskQueue(Options options, Device& device, std::unique_ptr<DiskBackend> backend);
+  DiskQueue(Options options, std::unique_ptr<DiskBackend> backend);
   ~DiskQueue();
 
   /// Memory that requests will use often: registered with io_uring, which spares the kernel to look

@@ -37,7 +37,7 @@ Event PanelReader::read_to_device(const PanelRange& range, std::byte* to) {
   const ByteRing::Space space = take_staging(bytes);
   std::byte* const staged = staging_.data() + space.offset;
   // Shared by the two callbacks of the read and by the copy, whichever ends it.
-  const auto arrived = std::make_shared<Completion>(device_.make_completion());
+  const auto arrived = std::make_shared<Completion>();
   const Event event = arrived->event();
   const PackPanel& first =
       pack_.tensors()[static_cast<std::size_t>(range.tensor)].panels[range.first];
@@ -49,7 +49,7 @@ Event PanelReader::read_to_device(const PanelRange& range, std::byte* to) {
         // Only now does the copy enter the stream: one that waited there for the disk would hold
         // up all copies of the KV cache behind it.
         device_.load().copy(to, Tier::kDevice, staged, Tier::kHost, bytes);
-        device_.load().call([arrived] { arrived->succeed(); });
+        arrived->succeed(device_.load().record());
       },
       [arrived](const std::exception_ptr& failure) { arrived->fail(failure); });
   staging_ring_.release(space.ticket, event);

@@ -24,7 +24,7 @@ class CpuDeviceTest : public testing::Test {
 
 TEST_F(CpuDeviceTest, StreamsWorkInOrderAndAcrossEvents) {
   std::vector<int> order;
-  Completion gate = device_.make_completion();
+  Completion gate;
   device_.compute().wait(gate.event());
   device_.compute().call([&] { order.push_back(2); });
   const Event computed = device_.compute().record();
@@ -53,10 +53,22 @@ TEST_F(CpuDeviceTest, AFailureEndsItsStreamAndThoseThatWaitForIt) {
   EXPECT_TRUE(ran);
 }
 
+TEST_F(CpuDeviceTest, ACompletionMayEndWithWorkOfADevice) {
+  Completion read, copy;
+  device_.load().wait(copy.event());
+  const Event event = read.event();
+  EXPECT_FALSE(event.done());
+  read.succeed(device_.load().record());
+  EXPECT_FALSE(event.done());
+  copy.fail(std::make_exception_ptr(IoError("the link is gone")));
+  EXPECT_THAT([&] { event.wait(); }, ThrowsMessage<IoError>(HasSubstr("the link is gone")));
+  EXPECT_TRUE(event.done());
+}
+
 TEST_F(CpuDeviceTest, AnAbandonedCompletionFailsItsEvent) {
   Event event;
   {
-    const Completion abandoned = device_.make_completion();
+    const Completion abandoned;
     event = abandoned.event();
   }
   EXPECT_THROW(event.wait(), Error);

@@ -28,7 +28,7 @@ class DiskQueueFaults : public testing::Test {
 
   std::unique_ptr<DiskQueue> queue(int depth) {
     return std::make_unique<DiskQueue>(
-        DiskQueue::Options{.depth = depth, .request_bytes = 2 * kSector}, device_, disk_.backend());
+        DiskQueue::Options{.depth = depth, .request_bytes = 2 * kSector}, disk_.backend());
   }
   std::span<std::byte> memory(std::size_t first_sector, std::size_t sectors) const {
     return {buffer_.data() + first_sector * kSector, sectors * kSector};
@@ -166,7 +166,7 @@ TEST_F(DiskQueueFaults, LetsAWriteThroughAStreamOfReads) {
 
 TEST_F(DiskQueueFaults, WritesOnlyAfterTheEventAndFailsWithIt) {
   auto queue = this->queue(2);
-  Completion gate = make_host_completion(), broken = make_host_completion();
+  Completion gate, broken;
   const Event write = queue->write(file_, 0, memory(0, 1), gate.event());
   const Event failed = queue->write(file_, kSector, memory(1, 1), broken.event());
   queue->read(file_, 8 * kSector, memory(8, 1), IoPriority::kKvRead).wait();  // isn't held up
@@ -203,7 +203,7 @@ TEST_F(DiskQueueFaults, FailsEverythingWhenTheBackendBreaks) {
     std::condition_variable changed_;
     bool woken_ = false;
   };
-  DiskQueue queue({.depth = 2}, device_, std::make_unique<Broken>());
+  DiskQueue queue({.depth = 2}, std::make_unique<Broken>());
   for (int i = 0; i < 3; ++i) {
     const Event read = queue.read(file_, 0, memory(0, 1), IoPriority::kKvRead);
     EXPECT_THAT([&] { read.wait(); }, ThrowsMessage<IoError>(HasSubstr("backend broke")));

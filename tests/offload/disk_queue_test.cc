@@ -21,9 +21,9 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 // Whether io_uring is to be had here; where it isn't, tests of it are skipped by name.
-bool has_uring(Device& device) {
+bool has_uring() {
   try {
-    DiskQueue queue({.io = DiskQueue::Io::kUring, .depth = 1}, device);
+    DiskQueue queue({.io = DiskQueue::Io::kUring, .depth = 1});
     return true;
   } catch (const IoError&) {
     return false;
@@ -45,7 +45,7 @@ struct Kind {
 class DiskQueueTest : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (GetParam().io == DiskQueue::Io::kUring && !has_uring(device_))
+    if (GetParam().io == DiskQueue::Io::kUring && !has_uring())
       GTEST_SKIP() << "io_uring is not to be had on this machine";
   }
 
@@ -61,7 +61,7 @@ class DiskQueueTest : public testing::TestWithParam<Kind> {
 };
 
 TEST_P(DiskQueueTest, ReadsBackWhatItWroteInRequestsLargerThanAPiece) {
-  DiskQueue queue(options(8192, 4), device_);
+  DiskQueue queue(options(8192, 4));
   const DiskFile file = DiskFile::scratch(directory_.path(), GetParam().access);
   const Buffer out = buffer(13 * 4096), in = buffer(13 * 4096);
   const auto content = random_bytes(out.bytes(), 1);
@@ -80,7 +80,7 @@ TEST_P(DiskQueueTest, ReadsBackWhatItWroteInRequestsLargerThanAPiece) {
 }
 
 TEST_P(DiskQueueTest, KeepsManyRequestsOfSeveralThreadsApart) {
-  DiskQueue queue(options(16384, 8), device_);
+  DiskQueue queue(options(16384, 8));
   const DiskFile file = DiskFile::scratch(directory_.path(), GetParam().access);
   constexpr std::size_t kThreads = 3, kRequests = 40, kBytes = 5 * 4096;
   const Buffer memory = buffer(2 * kThreads * kRequests * kBytes);
@@ -123,7 +123,7 @@ TEST_P(DiskQueueTest, NamesFileOffsetWantedAndGotWhenTheFileEndsEarly) {
     ASSERT_EQ(fwrite(content.data(), 1, content.size(), plain), content.size());
     fclose(plain);
   }
-  DiskQueue queue(options(4096, 4), device_);
+  DiskQueue queue(options(4096, 4));
   const DiskFile file = DiskFile::open(path, GetParam().access);
   const Event read = queue.read(file, 4096, all(memory), IoPriority::kWeightRead);
   EXPECT_THAT([&] { read.wait(); },
@@ -135,7 +135,7 @@ TEST_P(DiskQueueTest, NamesFileOffsetWantedAndGotWhenTheFileEndsEarly) {
 }
 
 TEST_P(DiskQueueTest, CarriesTheFailureOfThenInTheEvent) {
-  DiskQueue queue(options(4096, 4), device_);
+  DiskQueue queue(options(4096, 4));
   const DiskFile file = DiskFile::scratch(directory_.path(), GetParam().access);
   const Buffer memory = buffer(4096);
   queue.write(file, 0, all(memory)).wait();
@@ -154,7 +154,7 @@ TEST_P(DiskQueueTest, CarriesTheFailureOfThenInTheEvent) {
 }
 
 TEST_P(DiskQueueTest, ReadsIntoMemoryWhoseAddressWasRegisteredBefore) {
-  DiskQueue queue(options(4096, 4), device_);
+  DiskQueue queue(options(4096, 4));
   const DiskFile file = DiskFile::scratch(directory_.path(), GetParam().access);
   Buffer out = buffer(64 * 4096);
   std::fill_n(out.data(), out.bytes(), std::byte{7});
@@ -173,11 +173,11 @@ TEST_P(DiskQueueTest, ReadsIntoMemoryWhoseAddressWasRegisteredBefore) {
 TEST_P(DiskQueueTest, EndsWhatIsUnderWayWhenItIsDestroyed) {
   const DiskFile file = DiskFile::scratch(directory_.path(), GetParam().access);
   const Buffer memory = buffer(1_MiB);
-  Completion gate = make_host_completion();
+  Completion gate;
   std::vector<Event> events;
   std::atomic<int> thens = 0;
   {
-    DiskQueue queue(options(4096, 2), device_);
+    DiskQueue queue(options(4096, 2));
     for (int i = 0; i < 8; ++i)
       events.push_back(queue.write(file, 0, all(memory), gate.event(), [&] { ++thens; }));
     gate.succeed();
@@ -193,7 +193,7 @@ TEST_P(DiskQueueTest, NamesTheSpaceWhenTheDiskIsFull) {
   // A file size limit would give EFBIG; a write past what a small tmpfs holds needs rights to mount
   // one. /dev/full refuses every write as a full disk does.
   const Buffer memory = buffer(4096);
-  DiskQueue queue(options(4096, 2), device_);
+  DiskQueue queue(options(4096, 2));
   const DiskFile file = DiskFile::open("/dev/full", DiskFile::Access::kBuffered);
   const int writable = ::open("/dev/full", O_RDWR);
   ASSERT_GE(writable, 0);
@@ -206,7 +206,7 @@ TEST_P(DiskQueueTest, NamesTheSpaceWhenTheDiskIsFull) {
 }
 
 TEST_P(DiskQueueTest, ThrowsAtOnceForWhatIsNotAligned) {
-  DiskQueue queue(options(4096, 2), device_);
+  DiskQueue queue(options(4096, 2));
   const DiskFile file = DiskFile::scratch(directory_.path(), GetParam().access);
   const Buffer memory = buffer(3 * 4096);
   const auto bytes = all(memory);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -9,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,8 +54,8 @@ class KvHarness {
       : config(std::move(given)),
         budgets(1_GiB, 1_GiB, 1_GiB),
         device({.threads = 1, .emulate_link = config.link}, budgets),
-        disk(backend ? std::make_unique<DiskQueue>(DiskQueue::Options{}, device, std::move(backend))
-                     : std::make_unique<DiskQueue>(DiskQueue::Options{.io = config.io}, device)) {
+        disk(backend ? std::make_unique<DiskQueue>(DiskQueue::Options{}, std::move(backend))
+                     : std::make_unique<DiskQueue>(DiskQueue::Options{.io = config.io})) {
     config.store.disk_directory = directory.path();
     store = std::make_unique<KvStore>(config.store, device, *disk, budgets.disk);
   }
@@ -157,6 +159,16 @@ class KvHarness {
     device.compute().record().wait();
     device.load().record().wait();
     device.store().record().wait();
+  }
+
+  /// Waits until the disk has counted that many writes (its events may end a moment later).
+  void await_writes(std::size_t count) const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (disk->traffic().writes < count) {
+      if (std::chrono::steady_clock::now() > deadline)
+        throw Error(concat("wanted ", count, " writes, got ", disk->traffic().writes));
+      std::this_thread::yield();
+    }
   }
 
   Config config;

@@ -119,7 +119,7 @@ TEST(KvDiskSlots, TakesFromAnotherRunBeforeItSaysThatThereIsNone) {
 TEST(KvDiskSlots, ReusesASlotOnlyAfterItsLastUser) {
   KvDiskSlots slots(2, 4096);
   const auto a = slots.take(0), b = slots.take(0);
-  Completion user = make_host_completion(), other = make_host_completion();
+  Completion user, other;
   slots.give_back(a, {user.event()});
   slots.give_back(b, {other.event()});
   EXPECT_EQ(slots.held_bytes(), 0u);
@@ -139,7 +139,7 @@ TEST_F(KvMemory, APoolHandsOnWhatMustBeWaitedFor) {
   KvPool pool(device_, Tier::kHost, 2 * 4096, 4096);
   const auto a = pool.take(), b = pool.take();
   EXPECT_TRUE(a.after.empty());
-  Completion user = make_host_completion();
+  Completion user;
   pool.give_back(a.index, {user.event()});
   pool.give_back(b.index, {});
   EXPECT_EQ(pool.take().index, b.index);  // nobody uses it any more
@@ -157,7 +157,7 @@ TEST_F(KvMemory, ARingReusesRegionsInOrderAndAfterTheirEvents) {
   ring.release(b, {});
   Event until;
   {
-    Completion reader = make_host_completion();
+    Completion reader;
     until = reader.event();
     ring.release(a, {until});
     reader.succeed();

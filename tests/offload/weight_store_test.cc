@@ -52,7 +52,7 @@ class WeightStoreTest : public testing::TestWithParam<Machine> {
         throw Error("the tests want tensors of several panels");
     }
     disk_ = std::make_unique<DiskQueue>(
-        DiskQueue::Options{.io = GetParam().io, .depth = 4, .request_bytes = 16384}, device_);
+        DiskQueue::Options{.io = GetParam().io, .depth = 4, .request_bytes = 16384});
   }
 
   Homes all(Tier tier) const {
@@ -284,7 +284,7 @@ TEST_P(WeightStoreTest, FailsTheRunThatATruncatedFileLacks) {
 
 TEST_P(WeightStoreTest, PassesOnTheFailureOfAReader) {
   const auto store = this->store(all(Tier::kDisk), smallest());
-  Completion broken = make_host_completion();
+  Completion broken;
   const Event reader = broken.event();
   broken.fail(std::make_exception_ptr(Error("a kernel failed")));
   EXPECT_THAT(

@@ -60,7 +60,7 @@ Policy tiny_policy() {
 TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
     : budgets(kBudget, kBudget, kBudget),
       device({.threads = setup.threads, .emulate_link = setup.emulate_link}, budgets),
-      disk({.io = setup.io}, device) {
+      disk({.io = setup.io}) {
   engine.emplace(model.pack(), model.family(), device, disk, budgets,
                  Engine::Options{.policy = setup.policy,
                                  .compute = setup.compute,
