@@ -98,8 +98,9 @@ TEST(KvStore, WritesDiskPagesOnceAndReadsThemInOneRequest) {
   KvHarness kv(given);
   const auto id = kv.add(60);
   kv.sweep({{kv.span(id, 7 * kPerPage + 2)}}, 0);
+  kv.await_writes(3);
   kv.store->swap_out(id);
-  kv.store->swap_in(id);  // waits for the writes
+  kv.store->swap_in(id);  // waits for the tails' writes, which end after those of full pages
   kv.sweep({{kv.span(id, 0)}}, 0);
   kv.finish();
   const auto before = kv.disk->traffic();
