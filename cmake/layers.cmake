@@ -3,6 +3,7 @@
 function(barge_folder name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX /src/kernels/cuda/)  # a plug-in of its own
   if(sources)
     add_library(barge_${name} STATIC ${sources})
     set(scope PUBLIC)

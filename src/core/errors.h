@@ -37,6 +37,13 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
+/// The accelerator failed. It does nothing from now on: the process has to end, and its job goes on
+/// at the next start.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A request that can't be answered. It ends only that request.
 /// `param` names the field at fault, `code` is OpenAI's error code; both may be empty.
 class RequestError : public Error {
