@@ -28,7 +28,7 @@ double run_job(Session& session, const Options& o, int count, int gen_len) {
   std::string failure;
   std::mt19937 random(static_cast<std::uint32_t>(o.seed + 1));
   std::uniform_int_distribution<TokenId> any(5, session.engine->vocab() - 6);
-  const Seconds begin = session.machine.device.clock().now();
+  const Seconds begin = session.machine.device().clock().now();
   for (int i = 0; i < count; ++i) {
     GenerationRequest request;
     for (int t = 0; t < o.prompt_len; ++t) request.prompt.push_back(any(random));
@@ -55,7 +55,7 @@ double run_job(Session& session, const Options& o, int count, int gen_len) {
     progress.update(static_cast<double>(tokens), 1.0 * count * gen_len);
   }
   if (!failure.empty()) throw Error(failure);
-  return (session.machine.device.clock().now() - begin).count();
+  return (session.machine.device().clock().now() - begin).count();
 }
 
 EngineStats minus(EngineStats after, const EngineStats& before) {

@@ -16,7 +16,7 @@ Identity identity_of(const Session& session, const Options& options) {
       {"kv-bits", concat(policy.kv_bits)},
       {"kv-group-size", concat(kv_group(options))},
       {"max-model-len", concat(policy.max_positions)},
-      {"device", "cpu"},
+      {"device", session.machine.accelerator.kind()},
   };
   if (!options.chat_template.empty())
     identity["chat-template"] =

@@ -6,7 +6,6 @@
 #include "cli/text_files.h"
 #include "core/errors.h"
 #include "engine/engine.h"
-#include "engine/kernel_table.h"
 
 namespace barge {
 namespace {
@@ -60,7 +59,7 @@ Plan make_plan(const Options& o, const PlannedModel& model, const Profile& profi
   const ShapeFor shape_for = [&](const Policy& policy) {
     const KernelLimits bounds = kernel_limits(*model.family, policy, machine.compute);
     ModelShape shape = shape_of(*model.family, model.format_of, policy.kv_bits, kv_group(o), bounds,
-                                workspace_bytes(machine.device, bounds, false));
+                                machine.backend->workspace_bytes(bounds));
     shape.tokenizer_bytes = model.tokenizer_bytes;
     return shape;
   };

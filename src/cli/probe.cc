@@ -15,7 +15,7 @@ void add_probe(CLI::App& app) {
   auto* command = app.add_subcommand("probe", "Measure this machine and keep the profile");
   const auto o = std::make_shared<Options>();
   command->add_option("--dtype", o->dtype, "type in which products are computed")
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}))
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
       ->capture_default_str();
   add_machine_flags(*command, *o);
   command->add_flag("--quick", o->quick, "10 seconds at most, less exact");
@@ -38,6 +38,10 @@ void add_probe(CLI::App& app) {
     line("memory copy", p.host_copy / 1e9, "GB/s");
     if (!p.unified) line("link down", p.link_down / 1e9, "GB/s");
     if (!p.unified) line("link up", p.link_up / 1e9, "GB/s");
+    if (!p.unified) line("  both at once", p.link_both / 1e9, "GB/s");
+    if (!p.unified) line("  down, not pinned", p.link_down_pageable / 1e9, "GB/s");
+    if (!p.unified) line("  up, not pinned", p.link_up_pageable / 1e9, "GB/s");
+    if (!p.unified) line("  beside a product", p.overlap, "of the longer one's time");
     for (const auto& point : p.matrix) {
       std::printf("  products, %5.0f rows   %10.2f Gop/s\n", point.rows, point.ops / 1e9);
     }

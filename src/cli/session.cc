@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/text_files.h"
@@ -34,22 +35,27 @@ std::size_t free_disk(const fs::path& directory) {
   return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
 }
 
-DType compute_type(const std::string& dtype) {
+DType compute_type(const std::string& dtype, const Accelerator& accelerator,
+                   const Backend& backend) {
   if (dtype == "float32") return DType::kF32;
   if (dtype == "bfloat16") return DType::kBF16;
-  if (dtype == "float16")
+  if (dtype == "auto") return backend.preferred_compute_type();
+  if (!accelerator.cuda())
     throw ConfigError("--dtype float16 needs a GPU; the CPU computes in float32 or bfloat16");
-  return preferred_compute_type();
+  return DType::kF16;
 }
 
-Budgets budgets_of(const Options& o, const fs::path& disk_directory) {
-  const std::size_t host = usable_host_memory(), disk = free_disk(disk_directory);
+Budgets budgets_of(const Options& o, const Accelerator& accelerator,
+                   const fs::path& disk_directory) {
+  const std::size_t device = accelerator.free_bytes(), host = usable_host_memory(),
+                    disk = free_disk(disk_directory);
   const auto sized = [](const std::string& text, const char* flag, std::size_t whole,
                         std::size_t otherwise) {
     return text.empty() ? otherwise : parse_bytes(text, flag, whole);
   };
-  // An emulated device has no memory of its own to ask for.
-  return {o.emulate_link > 0 ? sized(o.gpu_memory, "--gpu-memory", host / 2, host / 4) : 0,
+  const auto usual =
+      static_cast<std::size_t>(static_cast<double>(device) * accelerator.usual_share());
+  return {device > 0 ? sized(o.gpu_memory, "--gpu-memory", device, usual) : 0,
           sized(o.cpu_memory, "--cpu-memory", host, host / 5 * 4),
           // The pack is there already, or its bytes will come out of what is free now.
           sized(o.disk_space, "--disk-space", disk, disk + (std::size_t{1} << 40))};
@@ -63,41 +69,34 @@ DiskQueue::Options queue_options(const Options& o) {
   return options;
 }
 
-void check_device(const Options& o) {
-  if (o.device == "cuda")
-    throw ConfigError(
-        "--device cuda: this build has no CUDA device; use --device cpu (or auto, which takes it)");
-}
-
 }  // namespace
 
 Machine::Machine(const Options& o)
-    : compute((check_device(o), compute_type(o.dtype))),
-      cache_directory(cache_directory_of(o)),
+    : cache_directory(cache_directory_of(o)),
       disk_directory(existing(o.disk_dir.empty() ? cache_directory : o.disk_dir)),
-      budgets(budgets_of(o, disk_directory)),
-      device({.threads = o.threads, .emulate_link = o.emulate_link * 1e9}, budgets),
+      accelerator(o),
+      budgets(budgets_of(o, accelerator, disk_directory)),
+      backend(accelerator.make_backend(budgets)),
+      compute(compute_type(o.dtype, accelerator, *backend)),
       disk(queue_options(o)) {}
 
 Profile Machine::profile(bool quick, bool renew) {
-  const ProbeOptions options{disk_directory, quick ? 8.0 : 60.0, compute};
+  const ProbeOptions options{disk_directory, budgets.device.limit(), quick ? 8.0 : 60.0, compute};
   if (!renew)
-    if (const auto known = load_profile(cache_directory, machine_of(device, options)))
+    if (const auto known = load_profile(cache_directory, machine_of(device(), options)))
       return *known;
   log::info(concat("measuring this machine (about ", quick ? "5 s" : "a minute",
                    "; `barge probe` does it thoroughly)"));
   // What the probe allocates is its own affair: budgets that are too small for the model still
   // have to fit it.
   Budgets own(256_MiB, 256_MiB, 1_GiB);
-  CpuDevice probed({.threads = device.pool().threads(),
-                    .emulate_link = device.unified() ? 0 : device.emulated_link()},
-                   own);
+  const std::unique_ptr<Backend> probed = accelerator.make_backend(own);
   DiskQueue queue({});
   Progress progress("measuring",
                     [](double share) { return concat(std::round(share * 100), " %"); });
-  const Profile measured = barge::probe(
-      probed, queue, [&](const KernelLimits& limits) { return make_cpu_kernels(probed, limits); },
-      options, [&](double share, const std::string& what) { progress.update(share, 1, what); });
+  const Profile measured =
+      barge::probe(*probed, queue, options,
+                   [&](double share, const std::string& what) { progress.update(share, 1, what); });
   save_profile(cache_directory, measured);
   return measured;
 }
@@ -152,7 +151,7 @@ Session::Session(const Options& o, const Workload& job)
   TierLimits limits = machine.limits();
   limits.host -= machine.budgets.host.used();
   plan = make_plan(o, model, machine.profile(), limits, machine, job);
-  log::info(describe_plan(plan, machine.limits(), machine.device.unified()));
+  log::info(describe_plan(plan, machine.limits(), machine.device().unified()));
 }
 
 void Session::load(const Options& o, bool hash_logits) {
@@ -164,8 +163,15 @@ void Session::load(const Options& o, bool hash_logits) {
   options.disk_directory = machine.disk_directory;
   options.eos.assign(tokenizer->eos().begin(), tokenizer->eos().end());
   options.hash_logits = hash_logits;
+  options.on_failure = [this](const std::exception& e) {
+    if (dynamic_cast<const DeviceError*>(&e) == nullptr) return;
+    // Nothing of the GPU works any more, destructors included. Finished answers are on disk, and
+    // the next start goes on with the others.
+    log::error(concat(e.what(), "; the policy was ", policy_to_json(plan.policy)));
+    std::_Exit(1);
+  };
   Progress progress("loading", [](double n) { return format_bytes(static_cast<std::size_t>(n)); });
-  engine = std::make_unique<Engine>(pack, *family, machine.device, machine.disk, machine.budgets,
+  engine = std::make_unique<Engine>(pack, *family, *machine.backend, machine.disk, machine.budgets,
                                     options, [&](std::size_t done, std::size_t total) {
                                       progress.update(static_cast<double>(done),
                                                       static_cast<double>(total));

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "cli/accelerator.h"
 #include "cli/options.h"
-#include "core/cpu_device.h"
 #include "engine/text_engine.h"
 #include "model/chat_template.h"
 #include "model/description.h"
@@ -25,11 +25,14 @@ namespace barge {
 struct Machine {
   explicit Machine(const Options& options);
 
-  DType compute;
   std::filesystem::path cache_directory, disk_directory;
+  Accelerator accelerator;
   Budgets budgets;
-  CpuDevice device;
+  std::unique_ptr<Backend> backend;
+  DType compute;
   DiskQueue disk;
+
+  Device& device() const { return backend->device(); }
 
   /// Measured once and kept; a first run makes a quick one (10 s at most) and says so.
   Profile profile(bool quick = true, bool renew = false);

@@ -17,14 +17,14 @@ namespace barge {
 
 class Engine::Impl {
  public:
-  Impl(const Pack& pack, const Family& family, Device& device, DiskQueue& disk, Budgets& budgets,
+  Impl(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk, Budgets& budgets,
        const Options& options, const std::function<void(std::size_t, std::size_t)>& progress)
       : options_(options),
         vocab_(family.config().vocab),
-        device_(device),
+        device_(backend.device()),
         disk_(disk),
-        stores_(pack, family, device, disk, budgets, options, progress),
-        scheduler_(stores_, device, budgets, options_, vocab_) {
+        stores_(pack, family, backend, disk, budgets, options, progress),
+        scheduler_(stores_, device_, budgets, options_, vocab_) {
     publish();
     thread_ = std::thread([this] { loop(); });
   }
@@ -116,6 +116,7 @@ class Engine::Impl {
         return scheduler_.step();
       } catch (const std::exception& e) {
         failure = e.what();
+        if (options_.on_failure) options_.on_failure(e);
       }
       log::error(concat("the engine ends: ", failure));
       stores_.sweep().abandon();
@@ -196,10 +197,10 @@ void Engine::Impl::check(const GenerationRequest& request) const {
   for (const auto& [id, bias] : s.logit_bias) check_tokens({id}, "logit_bias");
 }
 
-Engine::Engine(const Pack& pack, const Family& family, Device& device, DiskQueue& disk,
+Engine::Engine(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk,
                Budgets& budgets, const Options& options,
                const std::function<void(std::size_t, std::size_t)>& progress)
-    : impl_(std::make_unique<Impl>(pack, family, device, disk, budgets, options, progress)) {}
+    : impl_(std::make_unique<Impl>(pack, family, backend, disk, budgets, options, progress)) {}
 
 Engine::~Engine() = default;
 

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
-#include "core/device.h"
 #include "engine/request.h"
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
 #include "model/family.h"
 #include "offload/disk_queue.h"
 #include "offload/kv_store.h"
@@ -43,14 +44,15 @@ class Engine {
     std::filesystem::path disk_directory;  // of KV pages
     std::vector<TokenId> eos;
     bool hash_logits = false;  // fill SampledToken::logits_hash
-    bool reference_kernels = false;
+    /// Called on the engine's thread when it ends because of this, before any request is told.
+    std::function<void(const std::exception&)> on_failure;
   };
 
   /// Loads what is at home in memory (with `progress(bytes done, total)`) and allocates all
   /// buffers: afterwards nothing is allocated on the device. Throws what loading throws.
   /// Everything passed by reference must outlive the engine.
-  Engine(const Pack& pack, const Family& family, Device& device, DiskQueue& disk, Budgets& budgets,
-         const Options& options,
+  Engine(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk,
+         Budgets& budgets, const Options& options,
          const std::function<void(std::size_t, std::size_t)>& progress = {});
   /// Ends what runs as cancelled.
   ~Engine();

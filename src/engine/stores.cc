@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/errors.h"
-#include "engine/kernel_table.h"
 #include "engine/kv_format.h"
 
 namespace barge {
@@ -59,17 +58,17 @@ std::vector<std::vector<Tier>> homes_in_pack(const Pack& pack, const ModelShape&
 
 }  // namespace
 
-Stores::Stores(const Pack& pack, const Family& family, Device& device, DiskQueue& disk,
+Stores::Stores(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk,
                Budgets& budgets, const Engine::Options& options,
                const std::function<void(std::size_t, std::size_t)>& progress)
-    : policy_(on_device(options.policy, device)),
-      device_(device),
+    : device_(backend.device()),
+      policy_(on_device(options.policy, device_)),
       kernel_limits_(kernel_limits(family, policy_, options.compute)),
       shape_(shape_in_pack(pack, family, policy_, options.kv_group, kernel_limits_,
-                           workspace_bytes(device, kernel_limits_, options.reference_kernels))),
-      footprint_(barge::footprint(shape_, policy_, device.unified())),
-      kernels_(make_kernels(device, kernel_limits_, options.reference_kernels)),
-      buffers_(device, footprint_) {
+                           backend.workspace_bytes(kernel_limits_))),
+      footprint_(barge::footprint(shape_, policy_, device_.unified())),
+      kernels_(backend.make_kernels(kernel_limits_)),
+      buffers_(device_, footprint_) {
   const ModelConfig& config = family.config();
   const KvFormat format = kv_format_of(config, policy_.kv_bits, options.kv_group);
   kv_ = std::make_unique<KvStore>(KvStore::Options{.format = format,
@@ -81,13 +80,14 @@ Stores::Stores(const Pack& pack, const Family& family, Device& device, DiskQueue
                                                    .staging_bytes = footprint_.kv_staging,
                                                    .host_staging_bytes = footprint_.kv_host_staging,
                                                    .disk_directory = options.disk_directory},
-                                  device, disk, budgets.disk);
+                                  device_, disk, budgets.disk);
   weights_ = std::make_unique<WeightStore>(
-      pack, Sweep::visits(pack, family), homes_in_pack(pack, shape_, policy_.weights), device, disk,
+      pack, Sweep::visits(pack, family), homes_in_pack(pack, shape_, policy_.weights), device_,
+      disk,
       WeightStore::Options{.ring_bytes = footprint_.weight_ring,
                            .staging_bytes = footprint_.weight_staging},
       progress);
-  sweep_ = std::make_unique<Sweep>(pack, family, *weights_, *kv_, *kernels_, device, buffers_,
+  sweep_ = std::make_unique<Sweep>(pack, family, *weights_, *kv_, *kernels_, device_, buffers_,
                                    Sweep::Options{.compute = options.compute,
                                                   .kv = format,
                                                   .page_positions = policy_.page_positions,

@@ -16,8 +16,8 @@ namespace barge {
 class Stores {
  public:
   /// As Engine's constructor.
-  Stores(const Pack& pack, const Family& family, Device& device, DiskQueue& disk, Budgets& budgets,
-         const Engine::Options& options,
+  Stores(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk,
+         Budgets& budgets, const Engine::Options& options,
          const std::function<void(std::size_t, std::size_t)>& progress);
   /// Waits for the device to finish with the buffers.
   ~Stores();
@@ -34,8 +34,8 @@ class Stores {
  private:
   int longest_that_fits(int positions) const;
 
-  const Policy policy_;  // its shares as the device has them
   Device& device_;
+  const Policy policy_;  // its shares as the device has them
   const KernelLimits kernel_limits_;
   const ModelShape shape_;
   const Footprint footprint_;

@@ -37,8 +37,12 @@ class CudaPlugin {
 /// Throws ConfigError, saying what was looked for and what the loader said.
 CudaPlugin& load_cuda_plugin();
 
+/// Of what program and library share (Device, Kernels, Backend, this header): raised with each
+/// change of it.
+inline constexpr const char* kCudaPluginVersion = "1";
+
 /// What the library exports under the name `barge_cuda_plugin`. Throws nothing; null if it was
-/// built for another version of barge than `version`.
+/// built for another version than `version`.
 using CudaPluginEntry = CudaPlugin* (*)(const char* version);
 
 }  // namespace barge

@@ -30,6 +30,10 @@ std::string profile_to_json(const Profile& profile) {
               {"disk_bytes", profile.disk_bytes},
               {"link_down_bytes_per_s", profile.link_down},
               {"link_up_bytes_per_s", profile.link_up},
+              {"link_down_pageable_bytes_per_s", profile.link_down_pageable},
+              {"link_up_pageable_bytes_per_s", profile.link_up_pageable},
+              {"link_both_bytes_per_s", profile.link_both},
+              {"copy_compute_overlap", profile.overlap},
               {"disk_read_bytes_per_s", profile.disk_read},
               {"disk_write_bytes_per_s", profile.disk_write},
               {"host_copy_bytes_per_s", profile.host_copy},
@@ -59,6 +63,10 @@ Profile profile_from_json(const std::string& text, const std::string& source) {
     positive("disk_bytes", p.disk_bytes, true);
     positive("link_down_bytes_per_s", p.link_down, !p.unified);
     positive("link_up_bytes_per_s", p.link_up, !p.unified);
+    positive("link_down_pageable_bytes_per_s", p.link_down_pageable, false);
+    positive("link_up_pageable_bytes_per_s", p.link_up_pageable, false);
+    positive("link_both_bytes_per_s", p.link_both, false);
+    positive("copy_compute_overlap", p.overlap, false);
     positive("disk_read_bytes_per_s", p.disk_read, true);
     positive("disk_write_bytes_per_s", p.disk_write, true);
     positive("host_copy_bytes_per_s", p.host_copy, true);

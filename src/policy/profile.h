@@ -16,8 +16,12 @@ struct Profile {
   bool unified = true;      // device memory is host memory
   double device_bytes = 0;  // that may be used
   double host_bytes = 0;
-  double disk_bytes = 0;                 // free in the directory
-  double link_down = 0, link_up = 0;     // bytes; 0 where unified
+  double disk_bytes = 0;              // free in the directory
+  double link_down = 0, link_up = 0;  // bytes, from and to pinned memory; 0 where unified
+  double link_down_pageable = 0, link_up_pageable = 0;  // the same with ordinary memory
+  double link_both = 0;                                 // bytes of both directions at once
+  double overlap = 0;                    // of a copy and a product side by side: the longer one's
+                                         // time alone / that of both; 1: the other was hidden
   double disk_read = 0, disk_write = 0;  // bytes, large requests, deep queue
   double host_copy = 0;                  // bytes read and written once each
   std::vector<MatrixRate> matrix;        // ascending rows, dense 16-bit or f32 as computed

@@ -15,13 +15,19 @@ namespace barge {
 namespace {
 
 constexpr int kInputs = 2048, kOutputs = 1024, kMostRows = 1024;
+constexpr std::size_t kCopied = 8_MiB;
 constexpr int kHeads = 32, kKvHeads = 4, kHeadDim = 64, kKeys = 512;
 
 class Probe {
  public:
-  Probe(Device& device, DiskQueue& disk, std::unique_ptr<Kernels> kernels,
-        const ProbeOptions& options)
-      : device_(device), disk_(disk), kernels_(std::move(kernels)), options_(options) {}
+  Probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options)
+      : device_(backend.device()),
+        disk_(disk),
+        kernels_(backend.make_kernels({options.compute, kMostRows, kInputs, kHeads, kHeadDim})),
+        options_(options),
+        dense_(options.compute == DType::kF32   ? Encoding::kF32
+               : options.compute == DType::kF16 ? Encoding::kF16
+                                                : Encoding::kBF16) {}
 
   void measure_sizes(Profile& profile) const {
     profile.unified = device_.unified();
@@ -65,31 +71,51 @@ class Probe {
   }
 
   void measure_copies(Profile& profile) {
-    constexpr std::size_t kBytes = 8_MiB;
-    const Buffer a = device_.allocate(Tier::kHost, kBytes, "probe");
-    const Buffer b = device_.allocate(Tier::kHost, kBytes, "probe");
-    std::memset(a.data(), 1, kBytes);
-    profile.host_copy = 2 * kBytes / median_seconds([&] {
-                          device_.load().copy(b.data(), Tier::kHost, a.data(), Tier::kHost, kBytes);
-                          device_.load().record().wait();
-                        });
-    if (profile.unified) return;
-    const Buffer there = device_.allocate(Tier::kDevice, kBytes, "probe");
-    profile.device_bytes = static_cast<double>(there.bytes());  // the budget is the caller's word
-    profile.link_down =
-        kBytes / median_seconds([&] {
-          device_.load().copy(there.data(), Tier::kDevice, a.data(), Tier::kHost, kBytes);
+    const Buffer a = device_.allocate(Tier::kHost, kCopied, "probe");
+    const Buffer b = device_.allocate(Tier::kHost, kCopied, "probe");
+    std::memset(a.data(), 1, kCopied);
+    profile.host_copy =
+        2 * kCopied / median_seconds([&] {
+          device_.load().copy(b.data(), Tier::kHost, a.data(), Tier::kHost, kCopied);
           device_.load().record().wait();
         });
-    profile.link_up =
-        kBytes / median_seconds([&] {
-          device_.store().copy(b.data(), Tier::kHost, there.data(), Tier::kDevice, kBytes);
-          device_.store().record().wait();
-        });
+    if (!profile.unified) measure_link(profile, a, b);
+  }
+
+  void measure_link(Profile& profile, const Buffer& from, const Buffer& to) {
+    const Buffer there = device_.allocate(Tier::kDevice, kCopied, "probe");
+    const Buffer back = device_.allocate(Tier::kDevice, kCopied, "probe");
+    std::vector<std::byte> pageable(kCopied, std::byte{1});
+    const auto down = [&](const std::byte* host) {
+      device_.load().copy(there.data(), Tier::kDevice, host, Tier::kHost, kCopied);
+      return device_.load().record();
+    };
+    const auto up = [&](std::byte* host) {
+      device_.store().copy(host, Tier::kHost, back.data(), Tier::kDevice, kCopied);
+      return device_.store().record();
+    };
+    profile.device_bytes = static_cast<double>(options_.device_bytes);
+    profile.link_down = kCopied / median_seconds([&] { down(from.data()).wait(); });
+    profile.link_up = kCopied / median_seconds([&] { up(to.data()).wait(); });
+    profile.link_down_pageable = kCopied / median_seconds([&] { down(pageable.data()).wait(); });
+    profile.link_up_pageable = kCopied / median_seconds([&] { up(pageable.data()).wait(); });
+    profile.link_both = 2 * kCopied / median_seconds([&] {
+                          const Event one = down(from.data()), other = up(to.data());
+                          one.wait();
+                          other.wait();
+                        });
+    const Product product(*this, WeightFormat{dense_}, kMostRows);
+    const double computing = median_seconds([&] { product.start().wait(); });
+    const double both = median_seconds([&] {
+      const Event computed = product.start(), copied = down(from.data());
+      computed.wait();
+      copied.wait();
+    });
+    profile.overlap = std::max(computing, kCopied / profile.link_down) / both;
   }
 
   void measure_products(Profile& profile) {
-    const WeightFormat dense{options_.compute == DType::kF32 ? Encoding::kF32 : Encoding::kBF16};
+    const WeightFormat dense{dense_};
     const WeightFormat four_bits{Encoding::kQ4, 64, GroupAxis::kInput};
     for (const int rows : {1, 16, 64, 128, 256, kMostRows}) {
       const double seconds = time_product(dense, rows);
@@ -118,19 +144,36 @@ class Probe {
   }
 
  private:
-  double time_product(const WeightFormat& format, int rows) {
-    const PanelLayout layout = panel_layout(format, kOutputs, kInputs);
-    const std::size_t element = size_of(options_.compute);
-    const Buffer weights = device_.allocate(Tier::kDevice, layout.bytes, "probe");
-    const Buffer x = device_.allocate(Tier::kDevice, rows * kInputs * element, "probe");
-    const Buffer y = device_.allocate(Tier::kDevice, rows * kOutputs * sizeof(float), "probe");
-    const WeightPanel panel{weights.data(), layout};  // zeros multiply as fast as anything
-    const MatrixView in{x.data(), options_.compute, rows, kInputs, kInputs};
-    const MatrixView out{y.data(), DType::kF32, rows, kOutputs, kOutputs};
-    return median_seconds([&] {
-      kernels_->linear(in, std::span(&panel, 1), nullptr, out, Epilogue::kStore);
-      device_.compute().record().wait();
-    });
+  // A product of kInputs by kOutputs, with buffers of its own.
+  class Product {
+   public:
+    Product(const Probe& probe, const WeightFormat& format, int rows)
+        : probe_(probe),
+          layout_(panel_layout(format, kOutputs, kInputs)),
+          rows_(rows),
+          weights_(probe.device_.allocate(Tier::kDevice, layout_.bytes, "probe")),
+          x_(probe.device_.allocate(Tier::kDevice, rows * kInputs * size_of(probe.options_.compute),
+                                    "probe")),
+          y_(probe.device_.allocate(Tier::kDevice, rows * kOutputs * sizeof(float), "probe")) {}
+
+    Event start() const {
+      const WeightPanel panel{weights_.data(), layout_};  // any numbers multiply as fast
+      const MatrixView in{x_.data(), probe_.options_.compute, rows_, kInputs, kInputs};
+      const MatrixView out{y_.data(), DType::kF32, rows_, kOutputs, kOutputs};
+      probe_.kernels_->linear(in, std::span(&panel, 1), nullptr, out, Epilogue::kStore);
+      return probe_.device_.compute().record();
+    }
+
+   private:
+    const Probe& probe_;
+    const PanelLayout layout_;
+    const int rows_;
+    const Buffer weights_, x_, y_;
+  };
+
+  double time_product(const WeightFormat& format, int rows) const {
+    const Product product(*this, format, rows);
+    return median_seconds([&] { product.start().wait(); });
   }
 
   // The median of some runs after the first, which warms caches up.
@@ -153,21 +196,19 @@ class Probe {
   DiskQueue& disk_;
   std::unique_ptr<Kernels> kernels_;
   const ProbeOptions& options_;
+  const Encoding dense_;  // of weights that need no decoding
 };
 
 }  // namespace
 
-Profile probe(Device& device, DiskQueue& disk,
-              const std::function<std::unique_ptr<Kernels>(const KernelLimits&)>& make_kernels,
-              const ProbeOptions& options,
+Profile probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options,
               const std::function<void(double, const std::string&)>& progress) {
   const auto say = [&](double share, const char* what) {
     if (progress) progress(share, what);
   };
   Profile profile;
-  profile.machine = machine_of(device, options);
-  Probe work(device, disk, make_kernels({options.compute, kMostRows, kInputs, kHeads, kHeadDim}),
-             options);
+  profile.machine = machine_of(backend.device(), options);
+  Probe work(backend, disk, options);
   work.measure_sizes(profile);
   say(0, "disk");
   work.measure_disk(profile);

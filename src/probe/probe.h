@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/device.h"
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
 #include "offload/disk_queue.h"
 #include "policy/profile.h"
 
@@ -15,15 +15,14 @@ namespace barge {
 
 struct ProbeOptions {
   std::filesystem::path disk_directory;  // whose disk is measured; takes 256 MiB of it for a while
+  std::size_t device_bytes = 0;          // of device memory that a run may use
   double seconds = 10;                   // about how long all of it may take
   DType compute = DType::kF32;
 };
 
 /// Measures this machine with barge's own kernels, queue and copies. Takes some 40 MiB of host
-/// memory, freed at the end. `make_kernels` makes the device's table. `progress(share done, what)`.
-Profile probe(Device& device, DiskQueue& disk,
-              const std::function<std::unique_ptr<Kernels>(const KernelLimits&)>& make_kernels,
-              const ProbeOptions& options,
+/// memory, freed at the end. `progress(share done, what)`.
+Profile probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options,
               const std::function<void(double, const std::string&)>& progress = {});
 
 /// What a profile holds for: processor, threads, device, compute type, directory and file system.

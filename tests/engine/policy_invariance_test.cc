@@ -132,7 +132,7 @@ struct ProcessIo {
 // bytes at their peak to within what one sequence and the tails in host memory may take.
 void expect_homes(const TestModel& model, const TestSetup& setup, const EngineStats& stats) {
   Shares weights = setup.policy.weights, kv = setup.policy.kv;
-  if (setup.emulate_link == 0)
+  if (setup.unified())
     for (Shares* share : {&weights, &kv}) share->host += std::exchange(share->device, 0);
   double largest = 0, total = 0, kv_total = 0;
   for (const PackTensor& tensor : model.pack().tensors())
@@ -161,7 +161,7 @@ void expect_homes(const TestModel& model, const TestSetup& setup, const EngineSt
   for (const PackPanel& panel : table.panels) table_bytes += panel.stored_bytes();
   const auto visited = [&](std::size_t bytes) { return bytes - std::min(bytes, table_bytes); };
   EXPECT_GE(stats.weights.disk_bytes, stats.sweeps * visited(stats.weight_bytes.disk));
-  if (setup.emulate_link > 0) {
+  if (!setup.unified()) {
     EXPECT_GE(stats.link.down_bytes,
               stats.sweeps * visited(stats.weight_bytes.disk + stats.weight_bytes.host));
   }
@@ -203,7 +203,8 @@ TEST_P(PolicyInvariance, SameTokensAndSameBitsOfLogits) {
   const std::string suite = testing::UnitTest::GetInstance()->current_test_suite()->name();
   if (suite.starts_with("Slow") && std::getenv("BARGE_TEST_ALL") == nullptr)
     GTEST_SKIP() << "a long one: BARGE_TEST_ALL isn't set";
-  if (format.compute == DType::kBF16 && preferred_compute_type() != DType::kBF16)
+  if (format.compute == DType::kBF16 && !tests_on_cuda() &&
+      preferred_compute_type() != DType::kBF16)
     GTEST_SKIP() << "this processor doesn't multiply bfloat16";
   const TestModel model(tiny_llama_config(), format.weight_bits);
   if (!model.pack().file(0).direct())
@@ -235,8 +236,13 @@ TEST_P(PolicyInvariance, SameTokensAndSameBitsOfLogits) {
 
 std::string name_of_format(const testing::TestParamInfo<Format>& info) { return info.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(Quick, PolicyInvariance,
-                         testing::Values(Format{"f32_w4_kv16", DType::kF32, 4, 16}),
+std::vector<Format> quick_formats() {
+  std::vector<Format> formats{{"f32_w4_kv16", DType::kF32, 4, 16}};
+  if (tests_on_cuda()) formats.push_back({"f16_w4_kv4", DType::kF16, 4, 4});
+  return formats;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, PolicyInvariance, testing::ValuesIn(quick_formats()),
                          name_of_format);
 INSTANTIATE_TEST_SUITE_P(Slow, PolicyInvariance,
                          testing::Values(Format{"f32_w32_kv32", DType::kF32, 32, 32},

@@ -1,10 +1,14 @@
 #include "tests/support/test_model.h"
 
+#include <cstdlib>
 #include <future>
+#include <string_view>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/logits_hash.h"
+#include "kernels/cuda_plugin.h"
 #include "model/checkpoint.h"
 #include "model/dummy_checkpoint.h"
 #include "pack/convert.h"
@@ -57,19 +61,37 @@ Policy tiny_policy() {
   return policy;
 }
 
+namespace {
+
+// Large enough for the workspace of CUDA's kernels, and quickly filled.
+constexpr std::size_t kCudaMemory = 256_MiB;
+
+std::unique_ptr<Backend> make_backend(const TestSetup& setup, Budgets& budgets) {
+  if (tests_on_cuda()) return load_cuda_plugin().make_backend(budgets);
+  const CpuDevice::Options options{.threads = setup.threads, .emulate_link = setup.emulate_link};
+  return setup.reference_kernels ? make_reference_backend(options, budgets)
+                                 : make_cpu_backend(options, budgets);
+}
+
+}  // namespace
+
+bool tests_on_cuda() {
+  const char* const device = std::getenv("BARGE_TEST_DEVICE");
+  return device != nullptr && std::string_view(device) == "cuda";
+}
+
 TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
-    : budgets(kBudget, kBudget, kBudget),
-      device({.threads = setup.threads, .emulate_link = setup.emulate_link}, budgets),
+    : budgets(tests_on_cuda() ? kCudaMemory : kBudget, kBudget, kBudget),
+      backend(make_backend(setup, budgets)),
       disk({.io = setup.io}) {
-  engine.emplace(model.pack(), model.family(), device, disk, budgets,
+  engine.emplace(model.pack(), model.family(), *backend, disk, budgets,
                  Engine::Options{.policy = setup.policy,
                                  .compute = setup.compute,
                                  .disk_directory = setup.disk_directory.empty()
                                                        ? model.directory().parent_path()
                                                        : setup.disk_directory,
                                  .eos = setup.eos,
-                                 .hash_logits = true,
-                                 .reference_kernels = setup.reference_kernels});
+                                 .hash_logits = true});
 }
 
 std::vector<TokenId> TestAnswer::ids() const {

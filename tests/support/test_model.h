@@ -59,16 +59,22 @@ inline constexpr bool kReferenceKernels = true;
 inline constexpr bool kReferenceKernels = false;
 #endif
 
+/// Whether engines of tests compute on CUDA (BARGE_TEST_DEVICE=cuda): on a GPU, or on the emulation
+/// that BARGE_CUDA_PLUGIN names.
+bool tests_on_cuda();
+
 /// What an engine is built on in a test.
 struct TestSetup {
   Policy policy = tiny_policy();
   DType compute = DType::kF32;
-  double emulate_link = 0;  // bytes per second
+  double emulate_link = 0;  // bytes per second; not on CUDA
   DiskQueue::Io io = DiskQueue::Io::kAuto;
   int threads = 1;
-  bool reference_kernels = kReferenceKernels;
+  bool reference_kernels = kReferenceKernels;  // not on CUDA
   std::vector<TokenId> eos = {};
   std::filesystem::path disk_directory = {};  // empty: beside the pack
+
+  bool unified() const { return emulate_link == 0 && !tests_on_cuda(); }
 };
 
 /// An engine with everything below it. `model` must outlive it. Hashes logits.
@@ -77,7 +83,7 @@ class TestEngine {
   TestEngine(const TestModel& model, const TestSetup& setup = {});
 
   Budgets budgets;
-  CpuDevice device;
+  std::unique_ptr<Backend> backend;
   DiskQueue disk;
   std::optional<Engine> engine;  // so that a test can end it and ask the others
 };
