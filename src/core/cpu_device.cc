@@ -1,10 +1,8 @@
 #include "core/cpu_device.h"
 
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
@@ -16,6 +14,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/pages.h"
 
 namespace barge {
 namespace {
@@ -126,16 +125,6 @@ class WorkerStream final : public Stream {
   std::jthread thread_;         // last: it uses all of the above
 };
 
-// Fresh zero pages come from the system one by one as they are touched, so that a buffer costs
-// resident memory only where it is used; large ones go back at once when freed.
-std::byte* map_pages(std::size_t bytes, std::string_view tag) {
-  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED)
-    throw OutOfMemory(concat("the system refused ", format_bytes(bytes), " of memory for ", tag,
-                             ": ", std::strerror(errno)));
-  return static_cast<std::byte*>(at);
-}
-
 std::optional<double> cgroup_processors() {
   double quota = 0, period = 0;
   if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period && period > 0)
@@ -185,8 +174,7 @@ Stream& CpuDevice::store() { return streams_->store; }
 Buffer CpuDevice::allocate(Tier tier, std::size_t bytes, std::string_view tag) {
   const std::size_t whole = round_up(std::max<std::size_t>(bytes, 1), kSectorBytes);
   auto reservation = budgets_[unified() ? Tier::kHost : tier].reserve(whole, tag);
-  return {map_pages(whole, tag), whole, std::move(reservation),
-          [](std::byte* data, std::size_t size) { munmap(data, size); }};
+  return {map_pages(whole, tag), whole, std::move(reservation), unmap_pages};
 }
 
 LinkTraffic CpuDevice::link_traffic() const {

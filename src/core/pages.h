@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace barge {
+
+/// Zeroed, page-aligned memory straight from the system. Its pages become resident one by one as
+/// they are touched, and large pieces go back at once when freed. Throws OutOfMemory, naming `tag`,
+/// if the system refuses.
+std::byte* map_pages(std::size_t bytes, std::string_view tag);
+void unmap_pages(std::byte* data, std::size_t bytes) noexcept;
+
+}  // namespace barge
