@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "core/matrix_view.h"
+#include "kernels/cuda/attention_work.h"
 #include "kernels/kernels.h"
 #include "quant/format.h"
 
@@ -42,34 +42,12 @@ void decode_rows(cudaStream_t stream, const WeightPanel& rows, MatrixView out, E
 /// The other way, bit for bit as encode_panel (quant/codec.h): from [layout.rows, layout.cols] f32.
 void quantise(cudaStream_t stream, const PanelLayout& layout, MatrixView from, std::byte* panel);
 
-/// The spans of one append_kv or attend call, flattened for the device: its bytes are copied there
-/// in one piece and found again from the address that they got.
-class AttentionWork {
- public:
-  /// Copies all that the spans list. `heads`: of queries.
-  AttentionWork(std::span<const AttentionSpan> spans, const KvFormat& format, int page_positions,
-                int heads);
-
-  std::span<const std::byte> bytes() const { return bytes_; }
-  bool empty() const;
-
- private:
-  friend void append_kv(cudaStream_t, const AttentionWork&, const std::byte*, MatrixView,
-                        MatrixView);
-  friend void attend(cudaStream_t, const AttentionWork&, const std::byte*, float, MatrixView,
-                     MatrixView, std::span<std::byte>);
-
-  KvFormat format_;
-  int page_positions_ = 0, heads_ = 0;
-  std::vector<std::byte> bytes_;
-};
-
 // kv_append.cu
 /// `work_there`: where the work's bytes are on the device.
 void append_kv(cudaStream_t stream, const AttentionWork& work, const std::byte* work_there,
                MatrixView k, MatrixView v);
 
-// attention.cu (decode) and attention_prefill.cu
+// attention.cu, on attention_decode.cu and attention_prefill.cu
 /// Bytes of device workspace that `attend` wants for at most `max_rows` rows.
 std::size_t attention_workspace_bytes(int heads, int head_dim, std::int64_t max_rows);
 void attend(cudaStream_t stream, const AttentionWork& work, const std::byte* work_there,
