@@ -9,12 +9,13 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/support/test_data.h"
 #include "tests/support/test_model.h"
 
 namespace barge {
 namespace {
 
-const std::filesystem::path kDirectory = std::filesystem::path(BARGE_TEST_DATA) / "goldens";
+const std::filesystem::path kDirectory = test_data() / "goldens";
 // f32 and f64 differ by 2e-5 in the tiny models and by 1e-4 in SmolLM2: room for another order of
 // summation.
 constexpr float kTolerance = 1e-3f;
