@@ -1,4 +1,4 @@
-# Shared by setup, build, bundle, test and demo; sourced with the repository's root as working directory.
+# Shared by the other scripts; sourced with the repository's root as working directory.
 
 # Objects are found again in another clone, and in another build directory.
 export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$PWD
@@ -6,10 +6,10 @@ export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$PWD
 # Where scripts/setup puts what it fetches.
 cache_directory() { echo "${BARGE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/barge}"; }
 
-# is_cuda_root DIRECTORY: whether it holds nvcc 12 or later and what libbarge_cuda.so is linked with.
+# is_cuda_root DIRECTORY: whether it has nvcc 12 or later and what libbarge_cuda.so is linked with.
 is_cuda_root() {
   local release
-  release=$("$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p') || return 1
+  release=$("$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
   [[ -n $release ]] && (( release >= 12 )) &&
     [[ -f $1/include/cublasLt.h && -e $1/lib64/libcublasLt.so && -f $1/lib64/libcudart_static.a ]]
 }
@@ -50,6 +50,11 @@ configure() {
 
 # targets PRESET: the names of all programs and libraries, one a line.
 targets() { ninja -C "build/$1" -t targets all 2>/dev/null | sed -n 's/: .*//p' | grep -v /; }
+
+# cuda_targets PRESET: the plug-in, or its emulation, and what tests and measures it.
+cuda_targets() {
+  targets "$1" | grep -E '^(barge_cuda(_emulation)?|cuda_([a-z_]+_)?(test|bench))$' | sort -u
+}
 
 # build PRESET TARGETS...: ninja's own progress on a terminal, a line every ten seconds elsewhere.
 build() {
