@@ -39,6 +39,8 @@ void add_bias(cudaStream_t stream, const float* bias, MatrixView y, Epilogue epi
 void dequantise(cudaStream_t stream, const WeightPanel& panel, MatrixView to);
 /// The same into f32, added to what is there if kAdd: embeddings.
 void decode_rows(cudaStream_t stream, const WeightPanel& rows, MatrixView out, Epilogue epilogue);
+
+// quantise.cu
 /// The other way, bit for bit as encode_panel (quant/codec.h): from [layout.rows, layout.cols] f32.
 void quantise(cudaStream_t stream, const PanelLayout& layout, MatrixView from, std::byte* panel);
 
@@ -56,15 +58,14 @@ void attend(cudaStream_t stream, const AttentionWork& work, const std::byte* wor
 // sample.cu
 /// How one row of logits is drawn from; as SamplingParams without what changes the logits.
 struct DrawParams {
-  float temperature = 1;  // below 1e-5: the likeliest token, of equal ones the first
+  float temperature = 1;   // below 1e-5: the likeliest token, of equal ones the first
   std::int32_t top_k = 0;  // 0: all
-  double top_p = 1;
+  float top_p = 1;
   double uniform = 0;  // in [0, 1), from the counter-based generator
 };
-/// ids[i] = a token drawn from logits row i; -1 if the largest logit isn't finite.
-/// logits [rows, vocab] f32; params [rows] and ids [rows] on the device.
-void draw(cudaStream_t stream, MatrixView logits, const DrawParams* params, std::int32_t* ids,
-          std::span<std::byte> workspace);
-std::size_t draw_workspace_bytes(std::int64_t vocab, std::int64_t max_rows);
+/// ids[i] = a token drawn from logits row i as Sampler does; -1 if the largest logit isn't finite
+/// or any is no number. logits [rows, vocab] f32, at most 2^19 tokens; params [rows] and ids [rows]
+/// on the device.
+void draw(cudaStream_t stream, MatrixView logits, const DrawParams* params, std::int32_t* ids);
 
 }  // namespace barge::cuda
