@@ -1,0 +1,113 @@
+// Device memory, pinned memory and copies.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "fixture.h"
+
+namespace cuda_emulation {
+namespace {
+
+class DeviceMemory : public testing::Test {
+ protected:
+  DeviceMemory() {
+    cudaMalloc(&data_, 1000);
+    reset_counters();
+  }
+  ~DeviceMemory() override { cudaFree(data_); }
+
+  std::byte* data_;
+  std::array<std::byte, 1000> host_{};
+};
+
+TEST_F(DeviceMemory, BeginsAsGarbage) {
+  cudaMemcpy(host_.data(), data_, 1000, cudaMemcpyDeviceToHost);
+  EXPECT_THAT(host_, testing::Each(std::byte{0xff}));
+}
+
+TEST_F(DeviceMemory, TakesCopiesWithinItself) {
+  for (std::size_t i = 0; i < 1000; ++i) host_[i] = static_cast<std::byte>(i);
+  const auto sent = host_;
+  EXPECT_EQ(cudaMemcpy(data_, sent.data(), 1000, cudaMemcpyHostToDevice), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(host_.data() + 1, data_, 999, cudaMemcpyDefault), cudaSuccess);
+  EXPECT_TRUE(std::equal(sent.begin(), sent.end() - 1, host_.begin() + 1));
+}
+
+TEST_F(DeviceMemory, RefusesCopiesBeyondItsEnds) {
+  EXPECT_EQ(cudaMemcpy(data_ + 1, host_.data(), 1000, cudaMemcpyHostToDevice),
+            cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(host_.data(), data_ - 1, 10, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemsetAsync(data_ + 990, 0, 11), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemsetAsync(host_.data(), 0, 11), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(host_.data(), data_, 10, cudaMemcpyHostToDevice),
+            cudaErrorInvalidMemcpyDirection);
+}
+
+TEST_F(DeviceMemory, RefusesCopiesOnceFreed) {
+  std::byte* freed;
+  cudaMalloc(&freed, 100);
+  cudaFree(freed);
+  EXPECT_EQ(cudaMemcpy(freed, host_.data(), 1, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFree(freed), cudaErrorInvalidValue);
+}
+
+TEST_F(DeviceMemory, Ends) {
+  std::size_t free_bytes, total_bytes;
+  cudaMemGetInfo(&free_bytes, &total_bytes);
+  std::byte* large = nullptr;
+  EXPECT_EQ(cudaMalloc(&large, free_bytes + 1), cudaErrorMemoryAllocation);
+  EXPECT_EQ(large, nullptr);
+  EXPECT_EQ(cudaMalloc(&large, free_bytes), cudaSuccess);
+  cudaFree(large);
+}
+
+TEST_F(DeviceMemory, StagesPageableMemoryBeforeTheCallReturns) {
+  std::memset(host_.data(), 1, 1000);
+  cudaMemcpyAsync(data_, host_.data(), 1000, cudaMemcpyHostToDevice);
+  std::memset(host_.data(), 2, 1000);
+  cudaMemcpyAsync(host_.data(), data_, 1000, cudaMemcpyDeviceToHost);
+  EXPECT_THAT(host_, testing::Each(std::byte{1}));  // and the way back waits
+  EXPECT_EQ(count(Call::kPageableCopy), 2u);
+  EXPECT_EQ(blocking_calls(), 2u);
+}
+
+TEST_F(DeviceMemory, ReadsPinnedMemoryWhenItCopies) {
+  ASSERT_EQ(cudaHostRegister(host_.data(), 1000, cudaHostRegisterPortable), cudaSuccess);
+  int late = 0;
+  for (int seed = 1; seed <= 20; ++seed) {
+    set_seed(seed);
+    std::memset(host_.data(), 1, 1000);
+    cudaMemcpyAsync(data_, host_.data(), 1000, cudaMemcpyHostToDevice);
+    std::memset(host_.data(), 2, 1000);  // too early
+    cudaMemcpyAsync(host_.data(), data_, 1000, cudaMemcpyDeviceToHost);
+    cudaStreamSynchronize(nullptr);
+    late += host_[0] == std::byte{2};
+  }
+  EXPECT_GT(late, 0);
+  EXPECT_EQ(count(Call::kPageableCopy), 0u);
+  EXPECT_EQ(cudaMemcpyAsync(data_, host_.data() - 1, 10, cudaMemcpyHostToDevice),
+            cudaErrorInvalidValue);  // a part isn't pinned
+  EXPECT_EQ(cudaHostRegister(host_.data() + 10, 10, 0), cudaErrorHostMemoryAlreadyRegistered);
+  EXPECT_EQ(cudaHostUnregister(host_.data()), cudaSuccess);
+  EXPECT_EQ(cudaHostUnregister(host_.data()), cudaErrorHostMemoryNotRegistered);
+}
+
+__global__ void touch(std::byte* at) { *at = std::byte{1}; }
+
+TEST(DeviceMemoryDeathTest, EndsTheProgramWhenTouchedAfterItWasFreed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        std::byte* freed;
+        cudaMalloc(&freed, 100);
+        cudaFree(freed);
+        start(1, 1, 0, nullptr, touch, freed);
+        cudaDeviceSynchronize();
+      },
+      "");
+}
+
+}  // namespace
+}  // namespace cuda_emulation
