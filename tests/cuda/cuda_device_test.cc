@@ -140,6 +140,38 @@ TEST_F(CudaDeviceTest, WaitsForTheCpuAndTheCpuForIt) {
   EXPECT_EQ(seen, 3u);
 }
 
+TEST_F(CudaDeviceTest, WaitsForAnotherDeviceOfItsKindOnTheHost) {
+  Budgets budgets(1_MiB, 1_MiB, 0);
+  CudaDevice other(budgets);
+  const Buffer there = other.allocate(Tier::kDevice, kBytes, "numbers");
+  const Buffer here = other.allocate(Tier::kHost, kBytes, "numbers");
+  std::ranges::fill(numbers(here), 6);
+  for (int round = 0; round < 20; ++round) {
+    std::ranges::fill(numbers(in_), 0);
+    other.load().copy(there.data(), Tier::kDevice, here.data(), Tier::kHost, kBytes);
+    other.store().wait(other.load().record());
+    other.store().copy(in_.data(), Tier::kHost, there.data(), Tier::kDevice, kBytes);
+    device().load().wait(other.store().record());
+    round_trip().wait();
+    ASSERT_THAT(numbers(out_), Each(6u));
+  }
+}
+
+TEST_F(CudaDeviceTest, AnEventIsDoneWhenTheDeviceIsAndNotWhenItIsSubmitted) {
+  std::atomic<bool> go = false;
+  device().load().submit([&](cudaStream_t stream) {
+    const auto wait = [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); };
+    check(cudaLaunchHostFunc(stream, wait, &go), "cudaLaunchHostFunc");
+  });
+  const Event end = device().load().record();
+  EXPECT_EQ(end.on_device().state(), end.state());
+  EXPECT_FALSE(end.done());
+  go = true;
+  go.notify_all();
+  end.wait();
+  EXPECT_TRUE(end.done());
+}
+
 TEST_F(CudaDeviceTest, ACompletionThatEndsWithWorkOfTheDeviceIsWaitedForThere) {
   std::ranges::fill(numbers(in_), 9);
   Completion read;
