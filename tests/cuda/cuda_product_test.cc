@@ -3,9 +3,6 @@
 #include <algorithm>
 
 #include "tests/cuda/table_fixture.h"
-#ifdef BARGE_CUDA_EMULATED
-#include "emulation.h"
-#endif
 
 namespace barge::cuda {
 namespace {
@@ -36,16 +33,6 @@ std::vector<Case> cases() {
 
 class CudaProductTest : public CudaTableTest {
  protected:
-  // Of one sum: both sides multiply the same numbers exactly, but this one adds in f32, each
-  // addition off by 2^-24 of a partial sum, at most sum |x||w|. Besides, a weight may be rounded
-  // to the compute type the other way where its decoding is off by 2^-24: |x||w| < 16.
-  static float sum_error(std::int64_t inputs, DType compute) {
-    const auto n = static_cast<float>(inputs);
-    const float largest_sum = 1.3f * std::sqrt(2.0f) * n;
-    return std::min(n * 0x1p-24f * largest_sum, 1e-3f) + 1e-5f +
-           (compute == DType::kF32 ? 0 : 2 * rounding_of(compute) * 16);
-  }
-
   // y[:, first_panel's outputs...] = x W^T, the panels spread over calls of `at_once`.
   void multiply(const MatrixView& x, std::span<const WeightPanel> panels, const float* bias,
                 const MatrixView& y, std::size_t at_once) {
@@ -80,7 +67,7 @@ TEST_F(CudaProductTest, AgreesWithTheReferenceInEveryFormatAtEdgeSizes) {
       finish();
       got_there.fetch();
       SCOPED_TRACE(concat(to_string(c.format), " in ", name_of(compute)));
-      expect_close(got, want, c.rows, c.outputs, DType::kF32, sum_error(c.inputs, compute));
+      expect_close(got, want, c.rows, c.outputs, DType::kF32, product_error(c.inputs, compute));
       EXPECT_TRUE(got.padding_is_untouched());
     }
   }
@@ -114,7 +101,7 @@ TEST_F(CudaProductTest, AddsToWhatIsThereAndStoresInTheComputeTypeWithAndWithout
       sum_there.fetch();
       narrow_there.fetch();
       SCOPED_TRACE(concat(name_of(compute), with_bias ? " with bias" : ""));
-      const float error = sum_error(kInputs, compute);
+      const float error = product_error(kInputs, compute);
       expect_close(sum, want_sum, kRows, kOutputs, DType::kF32, error);
       // The bias is rounded to y's type before it is added: |bias| < 4.
       expect_close(narrow, want_narrow, kRows, kOutputs, compute,
@@ -217,7 +204,7 @@ TEST_F(CudaProductTest, MultipliesMoreOutputsThanOneProductHas) {
   reference().linear(x.view(), w.panels(), nullptr, want.view(), Epilogue::kStore);
   finish();
   got_there.fetch();
-  expect_close(got, want, kRows, kOutputs, DType::kF32, sum_error(kInputs, DType::kF32));
+  expect_close(got, want, kRows, kOutputs, DType::kF32, product_error(kInputs, DType::kF32));
 }
 
 TEST_F(CudaProductTest, MultipliesNothingByNothing) {
@@ -251,65 +238,6 @@ TEST_F(CudaProductTest, TakesExactlyTheWorkspaceThatItSaysItTakes) {
     EXPECT_EQ(budgets_.device.by_tag().at("workspace"), cuda_workspace_bytes(limits(compute)));
   }
 }
-
-#ifdef BARGE_CUDA_EMULATED
-// cuBLAS as bad as it can be: sums in an order that depends on the number of rows.
-class TiledProductTest : public CudaProductTest {
- protected:
-  TiledProductTest() { cuda_emulation::make_products_depend_on_rows(true); }
-  ~TiledProductTest() override { cuda_emulation::make_products_depend_on_rows(false); }
-};
-
-TEST_F(TiledProductTest, TakesATileOfRowsWhereBitsWouldDependOnTheirNumber) {
-  constexpr std::int64_t kRows = 300, kInputs = 192, kOutputs = 70;
-  const Weights w({Encoding::kQ4, 64}, kOutputs, kInputs, 40);
-  const DevicePanels w_there(w.panels());
-  const Buffer workspace =
-      device().allocate(Tier::kDevice, Product::workspace_bytes(limits(DType::kF16)), "workspace");
-  Product product(device(), limits(DType::kF16), {workspace.data(), workspace.bytes()});
-  Matrix x(random_numbers(kRows * kInputs, 4), DType::kF16, kRows, kInputs);
-  const DeviceMatrix x_there(x);
-  const auto before = random_numbers(kRows * kOutputs, 6);
-  std::vector<std::byte> all;
-  for (const std::int64_t rows : {300, 1, 2, 127, 128, 129, 255, 256, 257}) {
-    Matrix y(before, DType::kF32, rows, kOutputs);
-    DeviceMatrix y_there(y);
-    device().compute().submit([&](cudaStream_t stream) {
-      product.run(stream, x_there.view().row_range(0, rows), w_there.panels(), nullptr,
-                  y_there.view(), Epilogue::kAdd);
-    });
-    finish();
-    y_there.fetch();
-    if (all.empty()) all = y.bits(0, rows);
-    const auto bits = y.bits(0, rows);
-    ASSERT_TRUE(std::equal(bits.begin(), bits.end(), all.begin())) << rows << " rows";
-  }
-  const Product::Report report = product.report();
-  EXPECT_EQ(report.shapes, 1u);
-  ASSERT_EQ(report.tiled.size(), 1u);
-  EXPECT_THAT(report.tiled.front(), HasSubstr("192 inputs in float16 to float32"));
-}
-
-TEST_F(TiledProductTest, IsAsExactInTiles) {
-  constexpr std::int64_t kRows = 129, kInputs = 65, kOutputs = 33;
-  make(DType::kF16);
-  const Weights w({Encoding::kQ8, 32}, kOutputs, kInputs, kOutputs);
-  const DevicePanels w_there(w.panels());
-  Matrix x(random_numbers(kRows * kInputs, 4), DType::kF16, kRows, kInputs);
-  const DeviceMatrix x_there(x);
-  const auto before = random_numbers(kRows * kOutputs, 6), bias = random_numbers(kOutputs, 5);
-  const OnDevice<float> bias_there(bias);
-  Matrix got(before, DType::kF32, kRows, kOutputs, 5), want(before, DType::kF32, kRows, kOutputs);
-  DeviceMatrix got_there(got);
-  table().linear(x_there.view(), w_there.panels(), bias_there.data(), got_there.view(),
-                 Epilogue::kAdd);
-  reference().linear(x.view(), w.panels(), bias.data(), want.view(), Epilogue::kAdd);
-  finish();
-  got_there.fetch();
-  expect_close(got, want, kRows, kOutputs, DType::kF32, sum_error(kInputs, DType::kF16));
-  EXPECT_TRUE(got.padding_is_untouched());
-}
-#endif
 
 }  // namespace
 }  // namespace barge::cuda

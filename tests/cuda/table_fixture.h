@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -50,6 +52,16 @@ class CudaTableTest : public testing::Test {
   std::unique_ptr<CudaDevice> device_;
   std::unique_ptr<Kernels> table_, reference_;
 };
+
+/// Of one number of a product, both sides multiply the same numbers exactly, but the GPU adds in
+/// f32, each addition off by 2^-24 of a partial sum, at most sum |x||w|. Besides, a weight may be
+/// rounded to the compute type the other way where its decoding is off by 2^-24: |x||w| < 16.
+inline float product_error(std::int64_t inputs, DType compute) {
+  const auto n = static_cast<float>(inputs);
+  const float largest_sum = 1.3f * std::sqrt(2.0f) * n;
+  return std::min(n * 0x1p-24f * largest_sum, 1e-3f) + 1e-5f +
+         (compute == DType::kF32 ? 0 : 2 * rounding_of(compute) * 16);
+}
 
 /// Panels in device memory, each at a multiple of `spacing` behind the one before.
 class DevicePanels {
