@@ -169,6 +169,7 @@ class TileTask {
     }
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
     const float factor = exp2f(most_ - most);
+    rescale_ = __any_sync(kAllLanes, factor != 1.0f);
     most_ = most;
     sum_ *= factor;
     __half* to = &shared_.weights[warp_][row * kWeightStride + first];
@@ -179,7 +180,6 @@ class TileTask {
       to[i] = weight;
     }
     if (lane_ % 2 == 0) shared_.factors[warp_][row] = factor;
-    rescale_ = __any_sync(kAllLanes, factor != 1.0f);
     __syncwarp();
   }
 

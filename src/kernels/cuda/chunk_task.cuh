@@ -67,7 +67,9 @@ class ChunkTask {
     const std::byte* const* pages = call_.pages + chunk_.first_page;
     for (int first = chunk_.first_key; first < chunk_.end_key; first += kChunkKeys) {
       const int count = min(static_cast<int>(kChunkKeys), chunk_.end_key - first);
-      if (first != chunk_.first_key) __syncthreads();  // all have read the addresses before
+      if (first != chunk_.first_key) {  // all have read the addresses before
+        __syncthreads();
+      }
       for (int i = threadIdx.x; i < count; i += kChunkThreads)
         records[i] = record_at(pages, call_.page_positions, call_.layout.record_bytes, first + i);
       __syncthreads();

@@ -73,14 +73,6 @@ __device__ void encode_head(const RecordLayout& layout, const float* x, std::byt
   }
 }
 
-// What lies between codes and pairs and at the record's end.
-__device__ void clear_gaps(const RecordLayout& layout, std::byte* record, int lane) {
-  const int codes_end = 2 * layout.kv_heads * layout.head_bytes;
-  for (int i = codes_end + lane; i < layout.k_pairs; i += kWarp) record[i] = std::byte{0};
-  for (int i = layout.used_bytes + lane; i < layout.record_bytes; i += kWarp)
-    record[i] = std::byte{0};
-}
-
 // A block takes one new position, a warp every fourth of its heads, first of K, then of V.
 __global__ void __launch_bounds__(kThreads)
     append_kv_kernel(RecordLayout layout, const NewRecord* records, MatrixView k, MatrixView v) {
@@ -94,7 +86,9 @@ __global__ void __launch_bounds__(kThreads)
     encode_head(layout, x, to.record + i * layout.head_bytes,
                 to.record + layout.k_pairs + i * layout.pair_bytes, lane);
   }
-  if (warp == 0) clear_gaps(layout, to.record, lane);
+  if (warp == 0)  // what is left at the record's end
+    for (int i = layout.used_bytes + lane; i < layout.record_bytes; i += kWarp)
+      to.record[i] = std::byte{0};
 }
 
 }  // namespace
