@@ -45,6 +45,12 @@ constexpr int kEightBytes<Encoding::kF16> = 16;
 template <>
 constexpr int kEightBytes<Encoding::kBF16> = 16;
 
+constexpr DType dtype_of(Encoding encoding) {
+  return encoding == Encoding::kF16    ? DType::kF16
+         : encoding == Encoding::kBF16 ? DType::kBF16
+                                       : DType::kF32;
+}
+
 template <Encoding kEncoding>
 __device__ Stored<kEncoding> load_stored(const std::byte* at) {
   if constexpr (kEncoding == Encoding::kQ4)
@@ -52,9 +58,7 @@ __device__ Stored<kEncoding> load_stored(const std::byte* at) {
   else if constexpr (kEncoding == Encoding::kQ8)
     return {*reinterpret_cast<const uint2*>(at)};
   else
-    return {load_wide < kEncoding == Encoding::kF16 ? DType::kF16
-            : kEncoding == Encoding::kBF16          ? DType::kBF16
-                                                    : DType::kF32 > (at)};
+    return {load_wide<dtype_of(kEncoding)>(at)};
 }
 
 struct Task {

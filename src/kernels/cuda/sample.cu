@@ -65,10 +65,27 @@ __device__ float logit_of(unsigned key) {
   return __uint_as_float(key >> 31 != 0 ? key : ~key & 0x7fffffffu);
 }
 
+// Calls body(index, logit) for this thread's share of the row. Several loads are on their way at
+// once: memory's latency would take most of the time otherwise.
+template <typename Body>
+__device__ void for_each_logit(const Row& row, const Body& body) {
+  constexpr int kAtOnce = 4;
+  for (std::int64_t first = threadIdx.x; first < row.vocab; first += kAtOnce * kThreads) {
+    float x[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      x[k] = first + k * kThreads < row.vocab ? row.logits[first + k * kThreads] : 0.0f;
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      if (first + k * kThreads < row.vocab) body(first + k * kThreads, x[k]);
+  }
+}
+
+// The sum of value(logit) over the row.
 template <typename Value>
-__device__ Sum total(Team& team, std::int64_t count, const Value& value) {
+__device__ Sum total(Team& team, const Row& row, const Value& value) {
   Sum mine = 0, all = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) mine += value(i);
+  for_each_logit(row, [&](std::int64_t, float x) { mine += value(x); });
   const Sum* sums = team.share(warp_sum(mine));
   for (int warp = 0; warp < kWarps; ++warp) all += sums[warp];
   return all;
@@ -137,11 +154,10 @@ __device__ Place find_place(Team& team, const Row& row, Sum bound, const Measure
     for (int bin = threadIdx.x; bin < kBins; bin += kThreads)
       team.scratch.low[bin] = team.scratch.high[bin] = 0;
     __syncthreads();
-    for (std::int64_t i = threadIdx.x; i < row.vocab; i += kThreads) {
-      const unsigned other = key_of(row.logits[i]);
-      if ((other & known) == key)
-        add_to_bin(team.scratch, (other >> shift) & mask, measure(row.logits[i]));
-    }
+    for_each_logit(row, [&](std::int64_t, float x) {
+      const unsigned other = key_of(x);
+      if ((other & known) == key) add_to_bin(team.scratch, (other >> shift) & mask, measure(x));
+    });
     __syncthreads();
     const Crossing at = find_crossing(team, mask + 1, bound - before, [&](std::int64_t bin) {
       return static_cast<Sum>(team.scratch.high[bin]) << 32 | team.scratch.low[bin];
@@ -167,12 +183,10 @@ __device__ std::int64_t draw_in_order_of_logits(Team& team, const Row& row,
   Sum kept;
   if (params.top_k > 0 && params.top_k < row.vocab) {
     const Place last = find_place(team, row, static_cast<Sum>(params.top_k) - 1, one);
-    kept = total(team, row.vocab, [&](std::int64_t i) {
-      return key_of(row.logits[i]) < last.key ? row.weight(row.logits[i]) : 0;
-    });
+    kept = total(team, row, [&](float x) { return key_of(x) < last.key ? row.weight(x) : 0; });
     kept += (last.rank + 1) * row.weight(logit_of(last.key));
   } else {
-    kept = total(team, row.vocab, [&](std::int64_t i) { return row.weight(row.logits[i]); });
+    kept = total(team, row, weight);
   }
   if (params.top_p < 1) {  // the likeliest whose weights reach that part of the sum; at least one
     const double wanted = ceil(static_cast<double>(params.top_p) * static_cast<double>(kept));
@@ -189,10 +203,10 @@ __device__ std::int64_t draw_in_order_of_logits(Team& team, const Row& row,
 // The likeliest token, of equal ones the first, and its key: as key * 2^32 + index.
 __device__ Sum likeliest(Team& team, const Row& row) {
   Sum best = ~Sum{0};
-  for (std::int64_t i = threadIdx.x; i < row.vocab; i += kThreads) {
-    const Sum other = static_cast<Sum>(key_of(row.logits[i])) << 32 | static_cast<Sum>(i);
+  for_each_logit(row, [&](std::int64_t i, float x) {
+    const Sum other = static_cast<Sum>(key_of(x)) << 32 | static_cast<Sum>(i);
     best = other < best ? other : best;
-  }
+  });
   for (int step = kWarp / 2; step > 0; step /= 2) {
     const Sum other = __shfl_xor_sync(kAllLanes, best, step);
     best = other < best ? other : best;
@@ -219,8 +233,8 @@ __global__ void __launch_bounds__(kThreads)
   } else if (params.top_k > 0 || params.top_p < 1) {
     id = draw_in_order_of_logits(team, row, params);
   } else {
+    const Sum sum = total(team, row, [&](float x) { return row.weight(x); });
     const auto weight = [&](std::int64_t i) { return row.weight(row.logits[i]); };
-    const Sum sum = total(team, row.vocab, weight);
     id = find_crossing(team, row.vocab, part_of(params.uniform, sum), weight).index;
   }
   if (threadIdx.x == 0) ids[blockIdx.x] = static_cast<std::int32_t>(id);
