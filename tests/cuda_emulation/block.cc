@@ -13,8 +13,9 @@ constexpr std::byte kGarbage{0xff};  // NaN in every format
 constexpr std::byte kCanary{0xa5};
 constexpr std::size_t kCanaryBytes = 64;
 
+bool same(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
 bool same_place(const Where& a, const Where& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+  return a.line() == b.line() && same(a.file_name(), b.file_name());
 }
 std::string text_of(const Where& where) {
   return std::string(where.file_name()) + ":" + std::to_string(where.line());
@@ -122,7 +123,7 @@ void BlockRunner::wait_here(State state, const char* what, const Where& where) {
 void BlockRunner::release_block() {
   for (const std::uint32_t i : at_block_) {
     const Thread &a = threads_[at_block_[0]], &b = threads_[i];
-    if (a.what != b.what || !same_place(a.where, b.where))
+    if (!same(a.what, b.what) || !same_place(a.where, b.where))
       fail("threads of a block are at different barriers: " + std::string(a.what) + " at " +
                text_of(a.where) + " and " + b.what,
            b.where);
@@ -171,8 +172,8 @@ std::uint64_t BlockRunner::meet_lanes(const char* what, Combine combine, std::ui
                               [&](const Meeting& other) { return (other.mask & mask) != 0; });
   if (meeting == warp.meetings.end())
     meeting = warp.meetings.insert(meeting, {what, combine, mask, 0, where});
-  if (meeting->mask != mask || meeting->combine != combine ||
-      std::strcmp(meeting->what, what) != 0 || !same_place(meeting->where, where))
+  if (meeting->mask != mask || meeting->combine != combine || !same(meeting->what, what) ||
+      !same_place(meeting->where, where))
     fail("lanes of a warp are at different places: " + std::string(meeting->what) + " at " +
              text_of(meeting->where) + " and " + what,
          where);

@@ -28,6 +28,7 @@ Calls& calls() {
 }
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local std::string reason;
 
 }  // namespace
 
@@ -50,10 +51,14 @@ std::optional<cudaError_t> refuse() {
   return std::nullopt;
 }
 
-cudaError_t remember(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
+cudaError_t remember(cudaError_t error, const std::string& why) {
+  if (error == cudaSuccess) return error;
+  last_error = error;
+  reason = why.empty() ? "an error of the emulation" : why;
   return error;
 }
+
+const char* last_reason() { return reason.empty() ? "an error of the emulation" : reason.c_str(); }
 
 void add_handle(const void* handle) {
   std::lock_guard lock(calls().mutex);

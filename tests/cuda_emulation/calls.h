@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "emulation.h"
 
@@ -10,8 +11,9 @@ namespace cuda_emulation {
 std::optional<cudaError_t> refuse(Call call);
 /// The same for calls that nobody counts.
 std::optional<cudaError_t> refuse();
-/// For cudaGetLastError.
-cudaError_t remember(cudaError_t error);
+/// For cudaGetLastError; `why` is what cudaGetErrorString says on this thread until the next one.
+cudaError_t remember(cudaError_t error, const std::string& why = {});
+const char* last_reason();
 
 /// Whether a stream's or an event's handle lives; null streams do.
 void add_handle(const void* handle);

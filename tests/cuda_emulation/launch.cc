@@ -21,6 +21,8 @@ constexpr std::size_t kSharedBytesUnasked = 48 << 10;
 // Filling more than this before each block would cost more than the block.
 constexpr std::size_t kPoisonBytesCheap = 16 << 10;
 
+BlockRunner* runner = nullptr;  // of the kernel that runs
+
 struct Functions {
   std::mutex mutex;
   std::map<const void*, std::size_t> shared_bytes;  // that a kernel may have, where asked
@@ -62,6 +64,7 @@ int find_shared_memory(dl_phdr_info* info, std::size_t, void* data) {
 void run_grid(const cudaLaunchConfig_t& config, const void* kernel,
               const std::function<void()>& thread) {
   Executor& executor = Executor::get();
+  runner = &executor.blocks();
   SharedMemory shared{kernel};
   dl_iterate_phdr(find_shared_memory, &shared);
   gridDim = config.gridDim;
@@ -122,13 +125,13 @@ cudaError_t function_attributes(cudaFuncAttributes* attributes, const void* func
 
 std::uint64_t meet_lanes(const char* what, Combine combine, std::uint32_t mask, std::uint64_t value,
                          int argument, const Where& where) {
-  return Executor::get().blocks().meet_lanes(what, combine, mask, value, argument, where);
+  return runner->meet_lanes(what, combine, mask, value, argument, where);
 }
 int meet_block(const char* what, bool value, const Where& where) {
-  return Executor::get().blocks().meet_block(what, value, where);
+  return runner->meet_block(what, value, where);
 }
-int lane() { return Executor::get().blocks().lane(); }
-void* dynamic_shared() { return Executor::get().blocks().dynamic_shared(); }
-void fail(const char* what, const Where& where) { Executor::get().blocks().fail(what, where); }
+int lane() { return runner->lane(); }
+void* dynamic_shared() { return runner->dynamic_shared(); }
+void fail(const char* what, const Where& where) { runner->fail(what, where); }
 
 }  // namespace cuda_emulation

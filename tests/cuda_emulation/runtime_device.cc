@@ -107,7 +107,7 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : "an error of the emulation";
+  return error == cudaSuccess ? "no error" : last_reason();
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {

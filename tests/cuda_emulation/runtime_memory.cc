@@ -1,5 +1,7 @@
 #include <cstring>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "calls.h"
@@ -58,6 +60,13 @@ struct Copy {
   std::size_t from_bytes() const { return (height - 1) * from_pitch + width; }
 };
 
+std::string describe(const char* what, const void* at, std::size_t bytes) {
+  std::ostringstream text;
+  text << what << ' ' << bytes << " bytes at " << at
+       << ", which aren't in one living piece of device or pinned memory";
+  return text.str();
+}
+
 bool fits(cudaMemcpyKind kind, Place to, Place from) {
   const bool to_device = to == Place::kDevice, from_device = from == Place::kDevice;
   switch (kind) {
@@ -81,7 +90,10 @@ cudaError_t copy_async(Copy copy, cudaMemcpyKind kind, cudaStream_t stream) {
   if (copy.width == 0 || copy.height == 0) return cudaSuccess;
   const Place to = Memory::get().place(copy.to, copy.to_bytes());
   const Place from = Memory::get().place(copy.from, copy.from_bytes());
-  if (to == Place::kInvalid || from == Place::kInvalid) return remember(cudaErrorInvalidValue);
+  if (from == Place::kInvalid)
+    return remember(cudaErrorInvalidValue, describe("a copy of", copy.from, copy.from_bytes()));
+  if (to == Place::kInvalid)
+    return remember(cudaErrorInvalidValue, describe("a copy to", copy.to, copy.to_bytes()));
   if (!fits(kind, to, from)) return remember(cudaErrorInvalidMemcpyDirection);
   if (to != Place::kPageable && from != Place::kPageable) {
     Executor::get().give(state_of(stream), {.run = copy, .can_fail = true});
