@@ -51,7 +51,9 @@ class ChunkTask {
         lanes_(team_lanes),
         lane_(threadIdx.x % team_lanes),
         team_(threadIdx.x / team_lanes),
-        teams_(kChunkThreads / team_lanes) {
+        teams_(kChunkThreads / team_lanes),
+        reader_(call.layout, lane_, team_lanes),
+        code_base_(call.layout.code_base) {
     const int task = blockIdx.x % tasks_a_chunk<kHeads>(call), passes = passes_of<kHeads>(call);
     const int kv_head = task / passes;
     first_head_ = task % passes * kHeads;
@@ -143,7 +145,10 @@ class ChunkTask {
 
   __device__ HeadSlice<kEncoding, kUnits> slice(const std::byte* codes,
                                                 const std::byte* pairs) const {
-    return load_slice<kEncoding, kUnits, kWhole>(call_.layout, codes, pairs, lane_, lanes_);
+    if constexpr (kWhole)
+      return reader_.read(codes, pairs);
+    else
+      return reader_.read(call_.layout, codes, pairs);
   }
 
   __device__ void multiply(const HeadSlice<kEncoding, kUnits>& k, float (&scores)[kHeads]) const {
@@ -151,12 +156,11 @@ class ChunkTask {
     for (int h = 0; h < kHeads; ++h) scores[h] = 0;
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
-      float x[kEight];
-      k.raw(u, x);
+      const Eight k_raw = k.raw(u, code_base_);
 #pragma unroll
       for (int h = 0; h < kHeads; ++h)
 #pragma unroll
-        for (int i = 0; i < kEight; ++i) scores[h] += q_[h][u * kEight + i] * x[i];
+        for (int i = 0; i < kEight; ++i) scores[h] += q_[h][u * kEight + i] * k_raw.x[i];
     }
     if constexpr (kQ4)
 #pragma unroll
@@ -190,12 +194,11 @@ class ChunkTask {
     }
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
-      float x[kEight];
-      v.raw(u, x);
+      const Eight v_raw = v.raw(u, code_base_);
 #pragma unroll
       for (int h = 0; h < kHeads; ++h)
 #pragma unroll
-        for (int i = 0; i < kEight; ++i) value_[h][u * kEight + i] += scaled[h] * x[i];
+        for (int i = 0; i < kEight; ++i) value_[h][u * kEight + i] += scaled[h] * v_raw.x[i];
     }
   }
 
@@ -242,6 +245,8 @@ class ChunkTask {
   const RowChunk chunk_;
   const PartialResults& partial_;
   const int lanes_, lane_, team_, teams_;
+  const SliceReader<kEncoding, kUnits, kWhole> reader_;
+  const unsigned code_base_;
   int first_head_, heads_, k_, pairs_;
   float q_[kHeads][kNumbers], value_[kHeads][kNumbers];
   float most_[kHeads], sum_[kHeads];

@@ -17,24 +17,17 @@ template <Encoding kEncoding, int kUnits>
 struct HeadSlice;
 
 template <int kUnits>
-struct HeadSlice<Encoding::kF16, kUnits> {
-  uint4 words[kUnits];
-
-  __device__ void raw(int unit, float (&x)[kEight]) const {
-    const Eight eight = eight_of<DType::kF16>(words[unit]);
-#pragma unroll
-    for (int i = 0; i < kEight; ++i) x[i] = eight.x[i];
-  }
-};
-
-template <int kUnits>
 struct HeadSlice<Encoding::kF32, kUnits> {
   Eight eights[kUnits];
 
-  __device__ void raw(int unit, float (&x)[kEight]) const {
-#pragma unroll
-    for (int i = 0; i < kEight; ++i) x[i] = eights[unit].x[i];
-  }
+  __device__ Eight raw(int unit, unsigned) const { return eights[unit]; }
+};
+
+template <int kUnits>
+struct HeadSlice<Encoding::kF16, kUnits> {
+  uint4 words[kUnits];
+
+  __device__ Eight raw(int unit, unsigned) const { return eight_of<DType::kF16>(words[unit]); }
 };
 
 template <int kUnits>
@@ -42,14 +35,16 @@ struct HeadSlice<Encoding::kQ4, kUnits> {
   unsigned words[kUnits];
   float scale, low;
 
-  /// Code i times raw_factor(i), exactly: put into the mantissa of 2^23 where it lies in the word,
-  /// so that most codes need no shift.
-  __device__ void raw(int unit, float (&x)[kEight]) const {
+  /// Code i times raw_factor(i), exactly: put into the mantissa of 2^23 (RecordLayout::code_base)
+  /// where it lies in the word, so that most codes need no shift.
+  __device__ Eight raw(int unit, unsigned code_base) const {
+    Eight result;
 #pragma unroll
     for (int i = 0; i < kEight; ++i) {
       const unsigned word = i < 5 ? words[unit] : words[unit] >> 20, at = 4 * (i < 5 ? i : i - 5);
-      x[i] = __uint_as_float((word & (15u << at)) | 0x4b000000u) - 8388608.0f;
+      result.x[i] = __uint_as_float((word & (15u << at)) | code_base) - 8388608.0f;
     }
+    return result;
   }
 };
 
@@ -66,79 +61,100 @@ __device__ inline int unit_of(int lane, int i, int team) {
   return kEncoding == Encoding::kQ4 ? lane * kUnits + i : lane + i * team;
 }
 
-/// Eight codes of an unaligned head from dimension `first` on, those past its end 0.
-__device__ inline unsigned q4_word(const std::byte* codes, int first, int head_bytes) {
-  unsigned word = 0;
-  for (int i = 0; i < 4 && first / 2 + i < head_bytes; ++i)
-    word |= static_cast<unsigned>(codes[first / 2 + i]) << 8 * i;
-  return word;
-}
-
-/// Scale and low of the group that dimension `at` is in. Pairs are aligned where codes are whole
-/// words.
-template <bool kWhole>
-__device__ inline float2 q4_pair(const RecordLayout& layout, const std::byte* pairs, int at) {
-  const std::byte* pair = pairs + 4 * (at / layout.group);
-  if constexpr (kWhole) {
-    const unsigned both = *reinterpret_cast<const unsigned*>(pair);
-    return make_float2(f32_of_f16(both & 0xffffu), f32_of_f16(both >> 16));
-  } else {
-    const auto* halves = reinterpret_cast<const unsigned short*>(pair);
-    return make_float2(f32_of_f16(halves[0]), f32_of_f16(halves[1]));
-  }
-}
-
-/// `lane` is the lane's number in its team. kWhole: head_dim is a multiple of 8, and of 8 * kUnits
-/// for 4-bit codes, whose groups then don't end inside a slice; else kUnits must be 1. Units past
-/// the head's end are zero.
+/// Reads a lane's slices of heads. Where they lie in a head is found once. kWhole: head_dim is a
+/// multiple of 8, and of 8 * kUnits for 4-bit codes, whose groups then don't end inside a slice.
+/// Units past the head's end are any numbers of the same head.
 template <Encoding kEncoding, int kUnits, bool kWhole>
-__device__ inline HeadSlice<kEncoding, kUnits> load_slice(const RecordLayout& layout,
-                                                          const std::byte* codes,
-                                                          const std::byte* pairs, int lane,
-                                                          int team) {
-  static_assert(kWhole || kUnits == 1);
-  HeadSlice<kEncoding, kUnits> slice{};
-  if constexpr (kEncoding == Encoding::kQ4) {
-    const int first = lane * kUnits * kEight;
-    if (first >= layout.head_dim) return slice;
-    const float2 pair = q4_pair<kWhole>(layout, pairs, first);
-    slice.scale = pair.x;
-    slice.low = pair.y;
-    if constexpr (!kWhole) {
-      slice.words[0] = q4_word(codes, first, layout.head_bytes);
-    } else if constexpr (kUnits == 4) {
-      const uint4 words = reinterpret_cast<const uint4*>(codes)[lane];
-      slice.words[0] = words.x;
-      slice.words[1] = words.y;
-      slice.words[2] = words.z;
-      slice.words[3] = words.w;
-    } else if constexpr (kUnits == 2) {
-      const uint2 words = reinterpret_cast<const uint2*>(codes)[lane];
-      slice.words[0] = words.x;
-      slice.words[1] = words.y;
-    } else {
-      slice.words[0] = reinterpret_cast<const unsigned*>(codes)[lane];
-    }
-  } else {
-    constexpr DType kType = kEncoding == Encoding::kF32 ? DType::kF32 : DType::kF16;
+class SliceReader {
+ public:
+  using Slice = HeadSlice<kEncoding, kUnits>;
+
+  /// `lane`: in its team.
+  __device__ SliceReader(const RecordLayout& layout, int lane, int team) {
+    const int units = (layout.head_dim + kEight - 1) / kEight;
 #pragma unroll
-    for (int i = 0; i < kUnits; ++i) {
-      const int first = unit_of<kEncoding, kUnits>(lane, i, team) * kEight;
-      const std::byte* at = codes + first * static_cast<int>(size_of(kType));
-      if constexpr (kEncoding == Encoding::kF32) {
-        if (first < layout.head_dim)
-          slice.eights[i] = load_as<kType>(at, layout.head_dim - first, kWhole);
-      } else if constexpr (kWhole) {
-        if (first < layout.head_dim) slice.words[i] = *reinterpret_cast<const uint4*>(at);
-      } else {
-        unsigned short halves[kEight] = {};
-        for (int d = 0; d < kEight && first + d < layout.head_dim; ++d)
-          halves[d] = reinterpret_cast<const unsigned short*>(at)[d];
-        std::memcpy(&slice.words[i], halves, sizeof halves);
+    for (int i = 0; i < kPlaces; ++i) {
+      const int unit = unit_of<kEncoding, kUnits>(lane, i, team);
+      places_[i] = min(unit, units - kUnits / kPlaces) * kUnitBytes;
+    }
+    if constexpr (kQ4) pair_ = 4 * (places_[0] / kUnitBytes * kEight / layout.group);
+  }
+
+  /// Records don't change while they are read.
+  __device__ Slice read(const std::byte* codes, const std::byte* pairs) const {
+    static_assert(kWhole);
+    Slice slice;
+    if constexpr (kQ4) {
+      read_words(codes + places_[0], slice.words);
+      const unsigned pair = __ldg(reinterpret_cast<const unsigned*>(pairs + pair_));
+      slice.scale = f32_of_f16(pair & 0xffffu);
+      slice.low = f32_of_f16(pair >> 16);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        const auto* at = reinterpret_cast<const uint4*>(codes + places_[i]);
+        if constexpr (kEncoding == Encoding::kF16)
+          slice.words[i] = __ldg(at);
+        else
+          slice.eights[i] = eight_floats(__ldg(at), __ldg(at + 1));
       }
     }
+    return slice;
   }
-  return slice;
-}
+
+  /// The same of a head that isn't whole, and may begin at any even address, number by number.
+  __device__ Slice read(const RecordLayout& layout, const std::byte* codes,
+                        const std::byte* pairs) const {
+    static_assert(!kWhole && kUnits == 1);
+    Slice slice{};
+    if constexpr (kQ4) {
+      for (int i = 0; i < kUnitBytes && places_[0] + i < layout.head_bytes; ++i)
+        slice.words[0] |= static_cast<unsigned>(codes[places_[0] + i]) << 8 * i;
+      const auto* pair = reinterpret_cast<const unsigned short*>(pairs + pair_);
+      slice.scale = f32_of_f16(pair[0]);
+      slice.low = f32_of_f16(pair[1]);
+    } else {
+      const int count = (layout.head_bytes - places_[0]) / (kUnitBytes / kEight);
+      if constexpr (kEncoding == Encoding::kF32) {
+        slice.eights[0] = load_as<DType::kF32>(codes + places_[0], count, false);
+      } else {
+        unsigned short halves[kEight] = {};
+        for (int i = 0; i < min(count, kEight); ++i)
+          halves[i] = reinterpret_cast<const unsigned short*>(codes + places_[0])[i];
+        std::memcpy(slice.words, halves, sizeof halves);
+      }
+    }
+    return slice;
+  }
+
+ private:
+  static constexpr bool kQ4 = kEncoding == Encoding::kQ4;
+  static constexpr int kUnitBytes = kQ4 ? 4 : kEncoding == Encoding::kF16 ? 16 : 32;
+  static constexpr int kPlaces = kQ4 ? 1 : kUnits;
+
+  __device__ static void read_words(const std::byte* from, unsigned (&words)[kUnits]) {
+    if constexpr (kUnits == 4) {
+      const uint4 all = __ldg(reinterpret_cast<const uint4*>(from));
+      words[0] = all.x;
+      words[1] = all.y;
+      words[2] = all.z;
+      words[3] = all.w;
+    } else if constexpr (kUnits == 2) {
+      const uint2 all = __ldg(reinterpret_cast<const uint2*>(from));
+      words[0] = all.x;
+      words[1] = all.y;
+    } else {
+      words[0] = __ldg(reinterpret_cast<const unsigned*>(from));
+    }
+  }
+  __device__ static Eight eight_floats(const uint4& a, const uint4& b) {
+    return {{__uint_as_float(a.x), __uint_as_float(a.y), __uint_as_float(a.z), __uint_as_float(a.w),
+             __uint_as_float(b.x), __uint_as_float(b.y), __uint_as_float(b.z),
+             __uint_as_float(b.w)}};
+  }
+
+  int places_[kPlaces];  // bytes from the head's first code
+  int pair_ = 0;         // and from its first pair
+};
 
 }  // namespace barge::cuda

@@ -51,15 +51,14 @@ __device__ void encode_q4(const RecordLayout& layout, const float* x, std::byte*
     if (lane < 2) stored[2 * g + lane] = lane == 0 ? pair.x : pair.y;
   }
   __syncwarp();  // pairs are read back below: a byte's two codes may be of two groups
-  for (int byte = lane; byte < layout.head_bytes; byte += kWarp) {
-    unsigned both = 0;
-    for (int i = 2 * byte; i < min(2 * byte + 2, layout.head_dim); ++i) {
-      const int g = i / layout.group;
-      const float scale = f32_of_f16(stored[2 * g]), low = f32_of_f16(stored[2 * g + 1]);
-      both |= q4_code(x[i], low, scale > 0 ? 1.0f / scale : 0.0f) << (i % 2 * 4);
-    }
-    codes[byte] = static_cast<std::byte>(both);
-  }
+  const auto code = [&](int i) {
+    const auto* pair = stored + 2 * (i / layout.group);
+    const float scale = f32_of_f16(pair[0]), low = f32_of_f16(pair[1]);
+    return q4_code(x[i], low, scale > 0 ? 1.0f / scale : 0.0f);
+  };
+  for (int i = 2 * lane; i < layout.head_dim; i += 2 * kWarp)
+    codes[i / 2] =
+        static_cast<std::byte>(code(i) | (i + 1 < layout.head_dim ? code(i + 1) << 4 : 0));
 }
 
 __device__ void encode_head(const RecordLayout& layout, const float* x, std::byte* codes,

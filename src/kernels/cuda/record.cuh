@@ -17,6 +17,9 @@ struct RecordLayout {
   int head_bytes, pair_bytes;    // of one head's codes and of its (scale, min) pairs
   int values, k_pairs, v_pairs;  // V's codes, pairs of K and of V: of the first head
   int used_bytes, record_bytes;
+  /// 2^23 as bits, for codes to be or'ed into. As a parameter it stays in a register: an
+  /// instruction can mask a code and put it there, but doesn't take two constants.
+  unsigned code_base = 0x4b000000u;
 };
 
 /// Throws ConfigError for an encoding that the KV cache doesn't have.

@@ -35,7 +35,8 @@ class TileLoader {
         codes_(kv_head * call.layout.head_bytes),
         pairs_(kv_head * call.layout.pair_bytes),
         last_key_(last_key),
-        shared_(shared) {}
+        shared_(shared),
+        reader_(call.layout, column_, kUnits) {}
 
   /// Where keys [key, key + kTileKeys) are.
   __device__ void find_records(int slot, int key) {
@@ -74,38 +75,39 @@ class TileLoader {
  private:
   static constexpr int kUnits = kDims / kEight, kFetches = kTileKeys * kUnits / kThreads;
 
+  // The tile's units, row by row. A thread's are all of one column.
+  static_assert(kThreads % kUnits == 0);
   __device__ static int unit(int i) { return static_cast<int>(threadIdx.x) + i * kThreads; }
 
   __device__ void fetch(int slot, int codes, int pairs) {
 #pragma unroll
     for (int i = 0; i < kFetches; ++i) {
       const std::byte* record = shared_.records[slot][unit(i) / kUnits];
-      const int lane = unit(i) % kUnits;
       fetched_[i] = layout_.head_dim % kEight == 0
-                        ? load_slice<kEncoding, 1, true>(layout_, record + codes, record + pairs,
-                                                         lane, kUnits)
-                        : load_slice<kEncoding, 1, false>(layout_, record + codes, record + pairs,
-                                                          lane, kUnits);
+                        ? reader_.read(record + codes, record + pairs)
+                        : SliceReader<kEncoding, 1, false>(layout_, column_, kUnits)
+                              .read(layout_, record + codes, record + pairs);
     }
   }
 
   __device__ void put(int i, const uint4& words) {
     __half* row = &shared_.numbers[unit(i) / kUnits * SharedTile<kDims>::kStride];
-    *reinterpret_cast<uint4*>(row + unit(i) % kUnits * kEight) = words;
+    const bool inside = column_ * kEight < layout_.head_dim;
+    *reinterpret_cast<uint4*>(row + column_ * kEight) = inside ? words : make_uint4(0, 0, 0, 0);
   }
 
   __device__ static bool is_finite(unsigned two_halves) {
     return (two_halves & 0x7c00u) != 0x7c00u && (two_halves & 0x7c000000u) != 0x7c000000u;
   }
-  __device__ static uint4 halves_of(const HeadSlice<kEncoding, 1>& slice) {
+  __device__ uint4 halves_of(const HeadSlice<kEncoding, 1>& slice) const {
     if constexpr (kEncoding == Encoding::kF16) {
       return slice.words[0];
     } else {
+      const Eight raw = slice.raw(0, layout_.code_base);
       float x[kEight];
-      slice.raw(0, x);
 #pragma unroll
       for (int i = 0; i < kEight; ++i)  // rounded once: code * scale has 15 bits
-        x[i] = x[i] / raw_factor<kEncoding>(i) * slice.scale + slice.low;
+        x[i] = raw.x[i] / raw_factor<kEncoding>(i) * slice.scale + slice.low;
       return make_uint4(f16_pair(x[0], x[1]), f16_pair(x[2], x[3]), f16_pair(x[4], x[5]),
                         f16_pair(x[6], x[7]));
     }
@@ -116,6 +118,8 @@ class TileLoader {
   const std::byte* const* pages_;
   const int codes_, pairs_, last_key_;
   SharedTile<kDims>& shared_;
+  const int column_ = static_cast<int>(threadIdx.x) % kUnits;
+  const SliceReader<kEncoding, 1, true> reader_;
   HeadSlice<kEncoding, 1> fetched_[kFetches];
 };
 
