@@ -6,15 +6,17 @@
 #include <thread>
 #include <utility>
 
+#include "memory.h"
+
 namespace cuda_emulation {
 namespace {
 
 // Long beside a call of the host, short beside a test.
 constexpr auto kPatience = std::chrono::microseconds(200);
 
-std::uint64_t seed_from_environment() {
-  const char* text = std::getenv("BARGE_EMULATION_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
+std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
 }  // namespace
@@ -26,7 +28,8 @@ Executor& Executor::get() {
 
 Executor::Executor()
     : null_stream_(std::make_shared<StreamState>()),
-      random_(seed_from_environment()),
+      protects_(number_from_environment("BARGE_EMULATION_PROTECT", 0) != 0),
+      random_(number_from_environment("BARGE_EMULATION_SEED", 1)),
       blocks_(random_) {
   streams_.push_back(null_stream_);
   std::lock_guard lock(mutex_);
@@ -203,6 +206,7 @@ void Executor::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!wanted()) {
+      if (protects_) Memory::get().close();
       const auto given = given_;
       const bool pending = std::any_of(streams_.begin(), streams_.end(),
                                        [this](const auto& s) { return can_run(*s); });
@@ -214,10 +218,12 @@ void Executor::run() {
     }
     if (const auto stream = choose()) {
       if (nudges_ > 0) --nudges_;
+      if (protects_) Memory::get().open();
       take_one(lock, stream);
     } else {
       nudges_ = 0;
       idle_ = false;
+      if (protects_) Memory::get().close();
       sleep(lock);
     }
   }

@@ -94,6 +94,7 @@ class Executor {
   std::uint64_t given_ = 0;
   bool asleep_ = false;
   std::thread::id own_threads_[2];
+  const bool protects_;
   bool idle_ = false;  // nothing was given for a while
   std::deque<std::pair<std::shared_ptr<StreamState>, std::function<void()>>> host_work_;
 

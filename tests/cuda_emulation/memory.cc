@@ -55,6 +55,7 @@ cudaError_t Memory::allocate(void** pointer, std::size_t bytes) {
     if (mmap(first + at, std::min(data - at, kGarbageBytes), PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, garbage_file(), 0) == MAP_FAILED)
       return cudaErrorMemoryAllocation;
+  if (protection_ >= 0) mprotect(first, data, protection_);
   std::byte* result = first + data - round_up(bytes, kAlignment);
   allocated_ += used;
   device_[reinterpret_cast<std::uintptr_t>(result)] = {bytes, true, mapped,
@@ -109,6 +110,17 @@ cudaError_t Memory::free_host(void* pointer) {
   if (unregister_host(pointer) != cudaSuccess) return cudaErrorInvalidValue;
   std::free(pointer);
   return cudaSuccess;
+}
+
+void Memory::open() { protect(PROT_READ | PROT_WRITE); }
+void Memory::close() { protect(PROT_NONE); }
+
+void Memory::protect(int protection) {
+  std::lock_guard lock(mutex_);
+  if (protection_ == protection) return;
+  protection_ = protection;
+  for (const auto& [first, range] : device_)
+    if (range.live) mprotect(range.mapping + kPage, range.mapped_bytes - 2 * kPage, protection);
 }
 
 /// The range that overlaps [first, first + bytes), and whether it covers all of it.

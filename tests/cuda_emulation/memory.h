@@ -25,6 +25,10 @@ class Memory {
   cudaError_t allocate_host(void** pointer, std::size_t bytes);
   cudaError_t free_host(void* pointer);
 
+  /// Whether device memory can be touched: not by the host, whose mistakes a GPU would punish so.
+  void open();
+  void close();
+
   Place place(const void* pointer, std::size_t bytes) const;
   std::size_t allocated_bytes() const;
 
@@ -37,12 +41,14 @@ class Memory {
   };
   using Ranges = std::map<std::uintptr_t, Range>;  // by first address
 
+  void protect(int protection);
   static const Range* find(const Ranges& ranges, std::uintptr_t first, std::size_t bytes,
                            bool& whole);
 
   mutable std::mutex mutex_;
   Ranges device_, pinned_;
   std::size_t allocated_ = 0;
+  int protection_ = -1;  // of device memory; -1: as it was mapped
 };
 
 }  // namespace cuda_emulation

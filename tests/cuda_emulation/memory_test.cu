@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "fixture.h"
@@ -107,6 +110,22 @@ TEST(DeviceMemoryDeathTest, EndsTheProgramWhenTouchedAfterItWasFreed) {
         cudaDeviceSynchronize();
       },
       "");
+}
+
+TEST(DeviceMemoryDeathTest, EndsTheProgramWhenTheHostTouchesIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("BARGE_EMULATION_PROTECT", "1", 1);  // for the program that the test starts
+  EXPECT_DEATH(
+      {
+        std::byte* data;
+        cudaMalloc(&data, 100);
+        start(1, 1, 0, nullptr, touch, data);
+        cudaDeviceSynchronize();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        *data = std::byte{1};
+      },
+      "");
+  unsetenv("BARGE_EMULATION_PROTECT");
 }
 
 }  // namespace
