@@ -25,6 +25,7 @@ MatrixView Arena::matrix(std::int64_t rows, std::int64_t cols, DType dtype) {
 SweepBuffers::SweepBuffers(Device& device, const Footprint& footprint)
     : hidden(device, footprint.hidden, "hidden states"),
       scratch(device, footprint.scratch, "scratch"),
+      attended(device, footprint.attended, "scratch"),
       wanted(device, footprint.wanted, "logits"),
       lookup(device, footprint.lookup, "lookup"),
       host_logits(device.unified()

@@ -41,6 +41,7 @@ struct SweepBuffers {
 
   Arena hidden;        // the residual stream
   Arena scratch;       // of one part
+  Arena attended;      // what one layer's attention leaves for its MLP part
   Arena wanted;        // of the output part, logits included
   Arena lookup;        // encoded table rows of one sweep
   Buffer host_logits;  // only on a discrete device

@@ -15,6 +15,16 @@ MatrixView ScratchMeter::scratch(std::int64_t cols, DType dtype) {
   return empty(cols, dtype);
 }
 
+MatrixView ScratchMeter::projected(std::int64_t cols) {
+  reading_.projected_bytes += padded_row_bytes(cols, DType::kF32);
+  return empty(cols, DType::kF32);
+}
+
+MatrixView ScratchMeter::attended() {
+  reading_.attended_bytes = padded_row_bytes(queries_, compute_);
+  return empty(queries_, compute_);
+}
+
 MatrixView ScratchMeter::wanted_scratch(std::int64_t cols, DType dtype) {
   reading_.wanted_bytes += padded_row_bytes(cols, dtype);
   return empty(cols, dtype);

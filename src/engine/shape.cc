@@ -77,6 +77,11 @@ ModelShape shape_of(const Family& family,
     const Part& part = parts[p];
     const ScratchMeter::Reading reading = ScratchMeter::read(family, part, limits.compute);
     shape.scratch_bytes_per_row = std::max(shape.scratch_bytes_per_row, reading.scratch_bytes);
+    if (part.kind == Part::Kind::kAttention) {
+      shape.attention_bytes_per_row = reading.scratch_bytes + reading.projected_bytes;
+      shape.projected_bytes_per_row = reading.projected_bytes;
+    }
+    shape.attended_bytes_per_row = std::max(shape.attended_bytes_per_row, reading.attended_bytes);
     shape.wanted_bytes_per_row = std::max(shape.wanted_bytes_per_row, reading.wanted_bytes);
     for (const TensorSpec& tensor : part.tensors) {
       if (tensor.kind == TensorSpec::Kind::kVector) {

@@ -45,10 +45,13 @@ std::vector<int> Sweep::visits(const Pack& pack, const Family& family) {
 
 Event Sweep::run(const Block& block) {
   block_ = &block;
-  for (Arena* arena : {&buffers_.hidden, &buffers_.wanted}) arena->reset();
+  for (Arena* arena : {&buffers_.hidden, &buffers_.attended, &buffers_.wanted}) arena->reset();
   lookups_read_.wait();  // of the sweep before, which is long over
   buffers_.lookup.reset();
-  hidden_ = buffers_.hidden.matrix(rows(), family_.config().hidden, DType::kF32);
+  const ModelConfig& config = family_.config();
+  hidden_ = buffers_.hidden.matrix(rows(), config.hidden, DType::kF32);
+  attended_ = buffers_.attended.matrix(rows(), std::int64_t{config.heads} * config.head_dim,
+                                       options_.compute);
   kv_pipeline_.begin(block);
   kv_pipeline_.prefetch();
   for (part_ = 0; part_ < parts_.size(); ++part_) {
@@ -127,7 +130,7 @@ std::vector<AttentionSpan> Sweep::attention_spans(const Block::MicroBatch& batch
   return spans;
 }
 
-void Sweep::attend(int, MatrixView q, MatrixView k, MatrixView v, MatrixView out) {
+void Sweep::attend(int, MatrixView q, MatrixView k, MatrixView v) {
   const ModelConfig& config = family_.config();
   const float scale = 1 / std::sqrt(static_cast<float>(config.head_dim));
   for (const Block::MicroBatch& batch : block_->micro_batches) {
@@ -136,7 +139,7 @@ void Sweep::attend(int, MatrixView q, MatrixView k, MatrixView v, MatrixView out
     device_.compute().wait(lease.ready);
     const std::vector<AttentionSpan> spans = attention_spans(batch, lease);
     kernels_.append_kv(options_.kv, options_.page_positions, spans, k, v);
-    kernels_.attend(options_.kv, options_.page_positions, spans, config.heads, scale, q, out);
+    kernels_.attend(options_.kv, options_.page_positions, spans, config.heads, scale, q, attended_);
     kv_pipeline_.close(std::move(lease), device_.compute().record());
   }
 }

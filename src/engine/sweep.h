@@ -53,7 +53,9 @@ class Sweep final : public Forward {
   const float* vector(int tensor) override { return weights_.vector(pack_tensor(tensor)); }
   void lookup(int tensor, std::span<const std::int32_t> ids, Epilogue epilogue) override;
   void linear(MatrixView x, int tensor, int bias, MatrixView y, Epilogue epilogue) override;
-  void attend(int layer, MatrixView q, MatrixView k, MatrixView v, MatrixView out) override;
+  MatrixView projected(std::int64_t cols) override { return scratch(cols, DType::kF32); }
+  void attend(int layer, MatrixView q, MatrixView k, MatrixView v) override;
+  MatrixView attended() override { return attended_; }
   MatrixView wanted_hidden() override;
   MatrixView wanted_scratch(std::int64_t cols, DType dtype) override;
   MatrixView logits() override;
@@ -80,7 +82,7 @@ class Sweep final : public Forward {
   // Of the sweep under way.
   const Block* block_ = nullptr;
   std::size_t part_ = 0;
-  MatrixView hidden_, logits_;
+  MatrixView hidden_, attended_, logits_;
 };
 
 }  // namespace barge

@@ -22,6 +22,8 @@ struct TensorSpec {
 
 /// The tensors that are visited together, and in which role.
 struct Part {
+  /// Attention is queries, keys, values, and ends as it attends; the projection of what comes of
+  /// that belongs to the MLP, so that someone else may attend between the two.
   enum class Kind : std::uint8_t { kEmbed, kAttention, kMlp, kOutput };
   Kind kind = Kind::kEmbed;
   int layer = -1;

@@ -9,8 +9,8 @@
 namespace barge {
 
 /// What a family's layers may ask for while one part of a sweep is given to the device. The engine
-/// implements it; `rows` are all new tokens of the block. Tensors are named by their index in
-/// Part::tensors.
+/// implements it; `rows` are the new tokens that go through the part together: the block's, or
+/// those of one half of it. Tensors are named by their index in Part::tensors.
 class Forward {
  public:
   virtual ~Forward() = default;
@@ -33,8 +33,14 @@ class Forward {
   virtual void lookup(int tensor, std::span<const std::int32_t> ids, Epilogue epilogue) = 0;
   /// y (+)= x W^T + bias; each kMatrix tensor of the part once, in order. bias < 0: none.
   virtual void linear(MatrixView x, int tensor, int bias, MatrixView y, Epilogue epilogue) = 0;
-  /// Appends k, v to the layer's KV cache and attends; shapes as in Kernels::attend.
-  virtual void attend(int layer, MatrixView q, MatrixView k, MatrixView v, MatrixView out) = 0;
+
+  /// Queries, keys or values [rows, cols] f32; valid until they are attended.
+  virtual MatrixView projected(std::int64_t cols) = 0;
+  /// Appends k, v to the layer's KV cache and attends, the last thing in a part: what comes of it
+  /// may be under way until the next part begins.
+  virtual void attend(int layer, MatrixView q, MatrixView k, MatrixView v) = 0;
+  /// Results of the part before, which attended: [rows, heads * head_dim] in the compute type.
+  virtual MatrixView attended() = 0;
 
   /// Output part only. The rows of hidden() whose logits are wanted [n, hidden] f32, and where the
   /// logits go [n, vocab] f32. n may be 0: then linear still visits the panels.

@@ -13,8 +13,8 @@ namespace {
 // Indices into Part::tensors.
 namespace at {
 constexpr int kEmbed = 0;
-constexpr int kNorm = 0, kQ = 1, kK = 2, kV = 3, kO = 4;  // attention; then the biases there are
-constexpr int kGate = 1, kUp = 2, kDown = 3;              // MLP
+constexpr int kNorm = 0, kQ = 1, kK = 2, kV = 3, kQkvBiases = 3;  // attention; biases if any
+constexpr int kO = 0, kMlpNorm = 1, kGate = 2, kUp = 3, kDown = 4, kOBias = 5;  // MLP
 constexpr int kOutput = 1;
 }  // namespace at
 
@@ -48,18 +48,18 @@ std::vector<Part> Llama::parts() const {
     attention.vector("attn_norm", c.hidden)
         .matrix("q", queries, c.hidden)
         .matrix("k", keys, c.hidden)
-        .matrix("v", keys, c.hidden)
-        .matrix("o", c.hidden, queries);
+        .matrix("v", keys, c.hidden);
     if (c.qkv_bias)
       attention.vector("q_bias", queries).vector("k_bias", keys).vector("v_bias", keys);
-    if (c.output_bias) attention.vector("o_bias", c.hidden);
     parts.push_back(attention.take());
-    parts.push_back(PartBuilder(Part::Kind::kMlp, layer)
-                        .vector("mlp_norm", c.hidden)
-                        .matrix("gate", c.ffn, c.hidden)
-                        .matrix("up", c.ffn, c.hidden)
-                        .matrix("down", c.hidden, c.ffn)
-                        .take());
+    PartBuilder mlp(Part::Kind::kMlp, layer);
+    mlp.matrix("o", c.hidden, queries)
+        .vector("mlp_norm", c.hidden)
+        .matrix("gate", c.ffn, c.hidden)
+        .matrix("up", c.ffn, c.hidden)
+        .matrix("down", c.hidden, c.ffn);
+    if (c.output_bias) mlp.vector("o_bias", c.hidden);
+    parts.push_back(mlp.take());
   }
   PartBuilder output(Part::Kind::kOutput);
   output.vector("output_norm", c.hidden);
@@ -88,28 +88,24 @@ void Llama::attention(const Part& part, Forward& f) const {
   const ModelConfig& c = config();
   const std::int64_t queries = std::int64_t{c.heads} * c.head_dim;
   const std::int64_t keys = std::int64_t{c.kv_heads} * c.head_dim;
-  int bias = at::kO;  // the last tensor before the biases
-  const int q_bias = c.qkv_bias ? ++bias : -1, k_bias = c.qkv_bias ? ++bias : -1,
-            v_bias = c.qkv_bias ? ++bias : -1, o_bias = c.output_bias ? ++bias : -1;
+  const auto bias_of = [&c](int matrix) { return c.qkv_bias ? matrix + at::kQkvBiases : -1; };
 
   const MatrixView x = f.scratch(c.hidden, f.compute_type());
   f.kernels().rms_norm(f.hidden(), f.vector(at::kNorm), c.norm_eps, x);
-  const MatrixView q = f.scratch(queries, DType::kF32);
-  const MatrixView k = f.scratch(keys, DType::kF32), v = f.scratch(keys, DType::kF32);
-  f.linear(x, at::kQ, q_bias, q, Epilogue::kStore);
-  f.linear(x, at::kK, k_bias, k, Epilogue::kStore);
-  f.linear(x, at::kV, v_bias, v, Epilogue::kStore);
+  const MatrixView q = f.projected(queries), k = f.projected(keys), v = f.projected(keys);
+  f.linear(x, at::kQ, bias_of(at::kQ), q, Epilogue::kStore);
+  f.linear(x, at::kK, bias_of(at::kK), k, Epilogue::kStore);
+  f.linear(x, at::kV, bias_of(at::kV), v, Epilogue::kStore);
   f.kernels().rope(q, c.head_dim, f.positions(), inverse_frequencies_);
   f.kernels().rope(k, c.head_dim, f.positions(), inverse_frequencies_);
-  const MatrixView attended = f.scratch(queries, f.compute_type());
-  f.attend(part.layer, q, k, v, attended);
-  f.linear(attended, at::kO, o_bias, f.hidden(), Epilogue::kAdd);
+  f.attend(part.layer, q, k, v);
 }
 
 void Llama::mlp(Forward& f) const {
   const ModelConfig& c = config();
+  f.linear(f.attended(), at::kO, c.output_bias ? at::kOBias : -1, f.hidden(), Epilogue::kAdd);
   const MatrixView x = f.scratch(c.hidden, f.compute_type());
-  f.kernels().rms_norm(f.hidden(), f.vector(at::kNorm), c.norm_eps, x);
+  f.kernels().rms_norm(f.hidden(), f.vector(at::kMlpNorm), c.norm_eps, x);
   const MatrixView gate = f.scratch(c.ffn, f.compute_type());
   const MatrixView up = f.scratch(c.ffn, f.compute_type());
   f.linear(x, at::kGate, -1, gate, Epilogue::kStore);

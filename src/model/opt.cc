@@ -14,8 +14,9 @@ namespace {
 namespace at {
 constexpr int kEmbed = 0, kPositions = 1;
 constexpr int kNorm = 0, kNormBias = 1;
-constexpr int kQ = 2, kK = 3, kV = 4, kO = 5, kQBias = 6, kKBias = 7, kVBias = 8, kOBias = 9;
-constexpr int kFc1 = 2, kFc2 = 3, kFc1Bias = 4, kFc2Bias = 5;
+constexpr int kQ = 2, kK = 3, kV = 4, kQBias = 5, kKBias = 6, kVBias = 7;  // attention
+constexpr int kO = 0, kMlpNorm = 1, kMlpNormBias = 2, kFc1 = 3, kFc2 = 4;  // MLP
+constexpr int kOBias = 5, kFc1Bias = 6, kFc2Bias = 7;
 constexpr int kOutput = 2;
 }  // namespace at
 
@@ -47,17 +48,17 @@ std::vector<Part> Opt::parts() const {
                         .matrix("q", hidden, hidden)
                         .matrix("k", hidden, hidden)
                         .matrix("v", hidden, hidden)
-                        .matrix("o", hidden, hidden)
                         .vector("q_bias", hidden)
                         .vector("k_bias", hidden)
                         .vector("v_bias", hidden)
-                        .vector("o_bias", hidden)
                         .take());
     parts.push_back(PartBuilder(Part::Kind::kMlp, layer)
+                        .matrix("o", hidden, hidden)
                         .vector("mlp_norm", hidden)
                         .vector("mlp_norm_bias", hidden)
                         .matrix("fc1", c.ffn, hidden)
                         .matrix("fc2", hidden, c.ffn)
+                        .vector("o_bias", hidden)
                         .vector("fc1_bias", c.ffn)
                         .vector("fc2_bias", hidden)
                         .take());
@@ -96,20 +97,19 @@ void Opt::attention(const Part& part, Forward& f) const {
   const ModelConfig& c = config();
   const MatrixView x = f.scratch(c.hidden, f.compute_type());
   f.kernels().layer_norm(f.hidden(), f.vector(at::kNorm), f.vector(at::kNormBias), c.norm_eps, x);
-  const MatrixView q = f.scratch(c.hidden, DType::kF32);
-  const MatrixView k = f.scratch(c.hidden, DType::kF32), v = f.scratch(c.hidden, DType::kF32);
+  const MatrixView q = f.projected(c.hidden), k = f.projected(c.hidden), v = f.projected(c.hidden);
   f.linear(x, at::kQ, at::kQBias, q, Epilogue::kStore);
   f.linear(x, at::kK, at::kKBias, k, Epilogue::kStore);
   f.linear(x, at::kV, at::kVBias, v, Epilogue::kStore);
-  const MatrixView attended = f.scratch(c.hidden, f.compute_type());
-  f.attend(part.layer, q, k, v, attended);
-  f.linear(attended, at::kO, at::kOBias, f.hidden(), Epilogue::kAdd);
+  f.attend(part.layer, q, k, v);
 }
 
 void Opt::mlp(Forward& f) const {
   const ModelConfig& c = config();
+  f.linear(f.attended(), at::kO, at::kOBias, f.hidden(), Epilogue::kAdd);
   const MatrixView x = f.scratch(c.hidden, f.compute_type());
-  f.kernels().layer_norm(f.hidden(), f.vector(at::kNorm), f.vector(at::kNormBias), c.norm_eps, x);
+  f.kernels().layer_norm(f.hidden(), f.vector(at::kMlpNorm), f.vector(at::kMlpNormBias), c.norm_eps,
+                         x);
   const MatrixView inner = f.scratch(c.ffn, f.compute_type());
   f.linear(x, at::kFc1, at::kFc1Bias, inner, Epilogue::kStore);
   f.kernels().activate(Kernels::Activation::kRelu, inner, {}, inner);

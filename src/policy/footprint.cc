@@ -68,8 +68,8 @@ std::size_t page_bytes(const ModelShape& shape, const Policy& policy) {
 }
 
 std::size_t Footprint::total(Tier tier, bool unified) const {
-  const std::size_t on_device = vectors + hidden + scratch + wanted + lookup + workspace +
-                                weight_ring + kv_staging + weights.device + kv.device;
+  const std::size_t on_device = vectors + hidden + scratch + attended + wanted + lookup +
+                                workspace + weight_ring + kv_staging + weights.device + kv.device;
   const std::size_t on_host = tokenizer + lookup_host + weight_staging + kv_host_staging +
                               logits_host + sampler + weights.host + kv.host;
   switch (tier) {
@@ -92,7 +92,8 @@ Footprint footprint(const ModelShape& shape, const Policy& policy, bool unified)
   f.vectors = shape.vector_bytes;
   // The engine pads rows to cache lines; the shape's other bytes per row are padded already.
   f.hidden = pages_of(rows * round_up(static_cast<std::size_t>(shape.hidden) * sizeof(float), 64));
-  f.scratch = pages_of(rows * shape.scratch_bytes_per_row);
+  f.scratch = pages_of(rows * std::max(shape.scratch_bytes_per_row, shape.attention_bytes_per_row));
+  f.attended = pages_of(rows * shape.attended_bytes_per_row);
   f.wanted = pages_of(sequences * shape.wanted_bytes_per_row);
   f.lookup = f.lookup_host = pages_of(rows * shape.table_row_bytes);
   f.workspace = pages_of(shape.workspace_bytes);

@@ -13,8 +13,8 @@ namespace barge {
 /// its buffers from here, so that plan and run can't disagree. Multiples of 4096.
 struct Footprint {
   // Buffers on the device.
-  std::size_t vectors = 0, hidden = 0, scratch = 0, wanted = 0, lookup = 0, workspace = 0;
-  std::size_t weight_ring = 0, kv_staging = 0;
+  std::size_t vectors = 0, hidden = 0, scratch = 0, attended = 0, wanted = 0, lookup = 0;
+  std::size_t workspace = 0, weight_ring = 0, kv_staging = 0;
   // Buffers on the host. A unified device has no weight_staging, kv_host_staging, logits_host.
   std::size_t tokenizer = 0, lookup_host = 0, weight_staging = 0, kv_host_staging = 0;
   std::size_t logits_host = 0, sampler = 0;

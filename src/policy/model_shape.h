@@ -21,15 +21,18 @@ struct ModelShape {
 
   std::string name;
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;
-  std::vector<Matrix> matrices;           // in sweep order, a tied table once
-  std::size_t vector_bytes = 0;           // norms and biases
-  std::size_t kv_record_bytes = 0;        // one position in one layer
-  std::size_t scratch_bytes_per_row = 0;  // of the part that wants most
-  std::size_t wanted_bytes_per_row = 0;   // output part, logits included
-  std::size_t logits_row_bytes = 0;       // of them the logits, copied to a discrete device's host
-  std::size_t sampler_bytes = 0;          // host scratch for drawing one token
-  std::size_t table_row_bytes = 0;        // encoded rows of all tables looked up for one token
-  std::size_t workspace_bytes = 0;        // of the kernel table
+  std::vector<Matrix> matrices;             // in sweep order, a tied table once
+  std::size_t vector_bytes = 0;             // norms and biases
+  std::size_t kv_record_bytes = 0;          // one position in one layer
+  std::size_t scratch_bytes_per_row = 0;    // of the part that wants most; q, k, v aside
+  std::size_t attention_bytes_per_row = 0;  // scratch of attention, with q, k, v
+  std::size_t projected_bytes_per_row = 0;  // q, k, v
+  std::size_t attended_bytes_per_row = 0;   // what comes of attention
+  std::size_t wanted_bytes_per_row = 0;     // output part, logits included
+  std::size_t logits_row_bytes = 0;  // of them the logits, copied to a discrete device's host
+  std::size_t sampler_bytes = 0;     // host scratch for drawing one token
+  std::size_t table_row_bytes = 0;   // encoded rows of all tables looked up for one token
+  std::size_t workspace_bytes = 0;   // of the kernel table
   std::size_t tokenizer_bytes = 0;
 
   std::size_t weight_bytes() const;         // of all matrices

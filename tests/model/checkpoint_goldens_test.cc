@@ -69,7 +69,10 @@ class PlainForward final : public Forward, public Kernels {
         at = static_cast<float>(epilogue == Epilogue::kAdd ? at + sum : sum);
       }
   }
-  void attend(int, MatrixView q, MatrixView k, MatrixView v, MatrixView out) override {
+  MatrixView projected(std::int64_t cols) override { return matrix(rows(), cols); }
+  MatrixView attended() override { return attended_; }
+  void attend(int, MatrixView q, MatrixView k, MatrixView v) override {
+    const MatrixView out = attended_ = matrix(rows(), q.cols);
     const std::int64_t dim = config_.head_dim, shared = config_.heads / config_.kv_heads;
     for (std::int64_t r = 0; r < rows(); ++r)
       for (std::int64_t h = 0; h < config_.heads; ++h) {
@@ -168,7 +171,7 @@ class PlainForward final : public Forward, public Kernels {
   std::vector<std::int32_t> positions_;
   std::deque<Matrix> memory_;
   std::map<std::string, Matrix> weights_;
-  MatrixView hidden_, logits_;
+  MatrixView hidden_, attended_, logits_;
   const Part* part_ = nullptr;
 };
 
