@@ -13,7 +13,12 @@ namespace barge {
 using Span = KvStore::Span;
 
 KvStore::Impl::Opening::Opening(Impl& impl, int layer, std::span<const Span> spans)
-    : impl_(impl), layer_(layer), spans_(spans), state_(std::make_unique<Lease::State>()) {
+    : impl_(impl),
+      layer_(layer),
+      spans_(spans),
+      by_host_(!spans.empty() && impl.by_host(layer, spans.front())),
+      in_place_(impl.unified || by_host_),
+      state_(std::make_unique<Lease::State>()) {
   check();
   const Need need = count();
   impl_.host_pool.check(need.host_slots);
@@ -39,6 +44,10 @@ void KvStore::Impl::Opening::check() const {
                          ": ", why...));
     };
     if (sequence.out) refuse("it is swapped out");
+    if (impl_.by_host(layer_, span) != by_host_)
+      refuse("the host attends to some spans of the lease, the device to others");
+    if (by_host_ && sequence.homes[static_cast<std::size_t>(layer_)] == Tier::kDevice)
+      refuse("the host would attend to it, but it is at home on the device");
     if (at.leased) refuse("an earlier lease of them is still open");
     if (span.first_position != at.positions || span.rows < 0)
       refuse("it has ", at.positions, " positions, the span begins at ", span.first_position,
@@ -60,7 +69,7 @@ KvStore::Impl::Opening::Need KvStore::Impl::Opening::count() {
   for (const Span& span : spans_) {
     const KvSequence& sequence = impl_.sequences.at(span.sequence);
     const Tier home = sequence.homes[static_cast<std::size_t>(layer_)];
-    const auto staging = impl_.staging(home, span);
+    const auto staging = impl_.staging(layer_, home, span);
     need.device_staging += staging.device;
     need.host_staging += staging.host;
     if (span.rows == 0) continue;
@@ -130,18 +139,18 @@ std::byte* KvStore::Impl::Opening::read_page(KvPageId id, std::int32_t records) 
   KvPage& page = impl_.pages[id];
   if (page.pool_slot >= 0) {
     std::byte* const at = impl_.pool(home_).at(page.pool_slot);
-    return impl_.in_place(home_) ? at : show(at, bytes);
+    return in_place(home_) ? at : show(at, bytes);
   }
   const KvRing::Position position = host_next_++;
   std::byte* const to = impl_.host_ring().at(position);
   if (const std::byte* staged = impl_.still_staged(page)) {
     held_.push_back(page.staged);
-    if (!impl_.unified) return show(staged, bytes);
+    if (!in_place_) return show(staged, bytes);
     push({to, staged, bytes, Tier::kHost, Tier::kHost, /*reads=*/0});
     return to;
   }
   read_from_disk(page.disk_slot, to);
-  return impl_.unified ? to : show(to, bytes);
+  return in_place_ ? to : show(to, bytes);
 }
 
 // A page that gets new records behind its first `kept` ones, up to `end`.
@@ -165,7 +174,7 @@ std::byte* KvStore::Impl::Opening::append_page(KvSequence& sequence, KvLayer& at
       at.pages.push_back(id);
     }
   }
-  if (impl_.in_place(home_)) return to;
+  if (in_place(home_)) return to;
   std::byte* const shown = show(to, to_bytes(kept));
   state_->appends.push_back({to + to_bytes(kept), shown + to_bytes(kept), to_bytes(end - kept)});
   return shown;
@@ -246,25 +255,12 @@ void KvStore::Impl::Opening::push(const Copy& copy) {
 Event KvStore::Impl::Opening::start() {
   Events reads;
   for (const Extent& extent : extents_) reads.push_back(impl_.read(extent));
-  // What is known to have succeeded needs no place in the stream; what failed must fail `ready`.
-  std::erase_if(needed_, [](const Event& event) {
-    if (!event.done()) return false;
-    try {
-      event.wait();
-      return true;
-    } catch (...) {
-      return false;
-    }
-  });
+  drop_succeeded(needed_);  // what failed must fail `ready`
   state_->reads = reads;
   if (needed_.empty() && reads.empty() && copies_.empty()) return {};
-  Stream& load = impl_.device.load();
-  // Most sequences were last used by the same micro-batch.
-  std::sort(needed_.begin(), needed_.end(),
-            [](const Event& a, const Event& b) { return a.state() < b.state(); });
-  needed_.erase(std::unique(needed_.begin(), needed_.end(),
-                            [](const Event& a, const Event& b) { return a.state() == b.state(); }),
-                needed_.end());
+  // The attending side's own stream: the other may be far ahead, or wait for this one.
+  Stream& load = by_host_ ? impl_.options.attending_host->load() : impl_.device.load();
+  drop_repeated(needed_);  // most sequences were last used by the same micro-batch
   for (const Event& event : needed_) load.wait(event);
   std::size_t waited = 0;
   for (const Copy& copy : copies_) {

@@ -32,6 +32,7 @@ class KvStore::Impl::Opening {
   void check() const;
   Need count();
   void assign(const Span& span);
+  bool in_place(Tier home) const { return in_place_ || home == Tier::kDevice; }
   std::byte* read_page(KvPageId id, std::int32_t records);
   std::byte* append_page(KvSequence& sequence, KvLayer& at, std::int32_t index, std::int32_t kept,
                          std::int32_t end);
@@ -51,6 +52,8 @@ class KvStore::Impl::Opening {
   Impl& impl_;
   const int layer_;
   const std::span<const Span> spans_;
+  const bool by_host_;   // attends, in host memory
+  const bool in_place_;  // pages of host memory are used where they are
   std::unique_ptr<Lease::State> state_;
   KvRing::Position host_next_ = 0, device_next_ = 0;
   Tier home_ = Tier::kHost;       // of the span being assigned

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/tier.h"
@@ -11,8 +12,12 @@ namespace barge {
 /// wanted shares to within the largest of them, evenly over the layers. Deterministic.
 class KvPlacement {
  public:
-  /// Throws ConfigError unless the shares are in [0, 1] and sum to 1.
-  KvPlacement(const PerTier<double>& share, int layers);
+  /// Throws ConfigError unless the shares are in [0, 1] and sum to 1. With `device_layers`, in so
+  /// many layers, evenly spread, all sequences are at home on the device, and in no others.
+  KvPlacement(const PerTier<double>& share, int layers, std::optional<int> device_layers = {});
+
+  /// Whether all sequences' homes in this layer are on the device.
+  bool device_layer(std::size_t layer) const { return device_layers_[layer]; }
 
   /// Homes for one more sequence that is `weight` positions long, [layers].
   std::vector<Tier> choose(std::int64_t weight) const;
@@ -20,9 +25,10 @@ class KvPlacement {
   void remove(const std::vector<Tier>& homes, std::int64_t weight) { add(homes, -weight); }
 
  private:
-  const PerTier<double> share_;
+  PerTier<double> share_;  // in the layers that are chosen for: all but device_layers_
   const std::size_t layers_;
-  PerTier<std::int64_t> placed_;                 // over all layers
+  std::vector<bool> device_layers_;              // [layers]
+  PerTier<std::int64_t> placed_;                 // over all layers that are chosen for
   PerTier<std::vector<std::int64_t>> by_layer_;  // [layers]
 };
 

@@ -95,17 +95,21 @@ void KvStore::remove(SequenceId id) {
 
 std::size_t KvStore::staging_needed(std::span<const Span> spans) const {
   std::size_t worst = 0;
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(impl_->options.layers); ++layer) {
+  for (int layer = 0; layer < impl_->options.layers; ++layer) {
     Impl::Staging sum;
     for (const Span& span : spans) {
-      const auto one =
-          impl_->staging(impl_->sequence(span.sequence, "stage pages of").homes[layer], span);
+      const KvSequence& sequence = impl_->sequence(span.sequence, "stage pages of");
+      const auto one = impl_->staging(layer, sequence.homes[static_cast<std::size_t>(layer)], span);
       sum.device += one.device;
       sum.host += one.host;
     }
     worst = std::max({worst, sum.device, sum.host});
   }
   return worst * impl_->page_bytes;
+}
+
+bool KvStore::attends_on_host(int layer) const {
+  return impl_->by_host(layer, {.generated = true});
 }
 
 PerTier<std::size_t> KvStore::bytes_held() const {
@@ -144,7 +148,9 @@ KvStore::Impl::Impl(const Options& given, Device& on, DiskQueue& queue, MemoryBu
       disk_slots(static_cast<std::int64_t>(given.capacity_bytes.disk / page_bytes +
                                            given.swap_bytes / page_bytes),
                  page_bytes),
-      placement(merged(given.share, unified), given.layers) {
+      placement(
+          merged(given.share, unified), given.layers,
+          given.attending_host != nullptr ? std::optional(given.device_layers) : std::nullopt) {
   if (given.layers <= 0 || given.page_positions <= 0 || record_bytes == 0)
     throw ConfigError(concat("a KV cache of ", given.layers, " layers with ", given.page_positions,
                              " positions a page of ", record_bytes,
@@ -173,13 +179,13 @@ KvSequence& KvStore::Impl::sequence(SequenceId id, const char* what) {
   return it->second;
 }
 
-KvStore::Impl::Staging KvStore::Impl::staging(Tier home, const Span& span) const {
+KvStore::Impl::Staging KvStore::Impl::staging(int layer, Tier home, const Span& span) const {
   if (home == Tier::kDevice) return {};
   const auto end = static_cast<std::size_t>(span.first_position + span.rows);
   const auto per_page = static_cast<std::size_t>(page_positions);
   const std::size_t pages = divide_up(end, per_page);
   const std::size_t on_disk = home == Tier::kDisk ? end / per_page : 0;
-  return {.host = on_disk, .device = unified ? 0 : pages};
+  return {.host = on_disk, .device = unified || by_host(layer, span) ? 0 : pages};
 }
 
 void KvStore::Impl::check_writes() {

@@ -37,6 +37,10 @@ class KvStore {
     std::size_t host_staging_bytes = 0;   // if discrete: host memory between the disk and the
                                           // device, for disk pages and swapped device pages
     std::filesystem::path disk_directory;
+    // The CPU, where it attends beside a discrete device: generated positions of all layers but
+    // `device_layers` of them, evenly spread. KV is at home on the device only in these.
+    Device* attending_host = nullptr;
+    int device_layers = 0;
   };
   using SequenceId = std::int64_t;
 
@@ -69,8 +73,11 @@ class KvStore {
   struct Span {
     SequenceId sequence = 0;
     std::int32_t first_position = 0, rows = 0;
+    bool generated = false;  // attended by the host in the layers that are the host's
   };
-  /// The pages of one micro-batch in one layer, on the device. Move-only; must be closed.
+  /// Whether generated positions are attended by the host in this layer, whatever the sequence.
+  bool attends_on_host(int layer) const;
+  /// The pages of one micro-batch in one layer, for whoever attends. Move-only; must be closed.
   class Lease {
    public:
     Lease();
@@ -78,9 +85,10 @@ class KvStore {
     Lease& operator=(Lease&& other) noexcept;
     ~Lease();
 
-    /// Device addresses of the pages of span i, covering [0, first_position + rows).
+    /// Addresses of the pages of span i, covering [0, first_position + rows): the device's, or the
+    /// host's where it attends.
     std::span<std::byte* const> pages(std::size_t i) const;
-    Event ready;  // compute waits for it
+    Event ready;  // the attending stream waits for it
 
    private:
     friend class KvStore;
@@ -89,8 +97,9 @@ class KvStore {
   };
   /// Each span must begin where its sequence ends in this layer (rows 0: only read), and a sequence
   /// can have one open lease a layer. Until it is closed it can't be removed, forked or swapped.
-  /// Assigns pages for the new positions and starts to load what isn't on the device. Blocks while
-  /// staging is full of earlier leases. Throws OutOfMemory if it can never fit.
+  /// The spans of a lease have one place of attention. Assigns pages for the new positions and
+  /// starts to load what isn't there. Blocks while staging is full of earlier leases. Throws
+  /// OutOfMemory if it can never fit.
   Lease open(int layer, std::span<const Span> spans);
   /// After `computed`, the new records go home, and staging is free again. Like `open`, `swap_*`,
   /// `fork` and (once) `remove` it throws IoError if an earlier write to disk failed.

@@ -42,8 +42,6 @@ class KvStore::Impl {
 
   KvSequence& sequence(SequenceId id, const char* what);
   KvPool& pool(Tier home) { return home == Tier::kDevice ? device_pool : host_pool; }
-  /// Whether the device works on pages of that home where they are.
-  bool in_place(Tier home) const { return unified || home == Tier::kDevice; }
   /// Where disk reads arrive and pages are sealed.
   KvRing& host_ring() { return unified ? device_ring : *discrete_host_ring; }
 
@@ -51,7 +49,12 @@ class KvStore::Impl {
   struct Staging {
     std::size_t host = 0, device = 0;
   };
-  Staging staging(Tier home, const Span& span) const;
+  Staging staging(int layer, Tier home, const Span& span) const;
+  /// Whether the host attends to the span, in pages of host memory.
+  bool by_host(int layer, const Span& span) const {
+    return span.generated && options.attending_host != nullptr &&
+           !placement.device_layer(static_cast<std::size_t>(layer));
+  }
 
   /// Throws what a disk write failed with, once and for all: the bytes are lost.
   void check_writes();

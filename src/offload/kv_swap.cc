@@ -12,10 +12,7 @@ namespace barge {
 class KvStore::Impl::Swap {
  public:
   Swap(Impl& impl, KvLayer& layer, Tier home)
-      : impl_(impl),
-        layer_(layer),
-        home_(home),
-        staged_(!impl.in_place(Tier::kHost) && home == Tier::kDevice) {}
+      : impl_(impl), layer_(layer), home_(home), staged_(!impl.unified && home == Tier::kDevice) {}
 
   /// Places of pages in memory, which go to disk; of a layer at home there, that is the tail.
   std::vector<std::size_t> in_memory() const {

@@ -32,14 +32,15 @@ inline void fill_record(std::uint64_t key, std::span<std::byte> record) {
 }
 
 /// A KV store beside a plain model of it: for each sequence, layer and position the record that was
-/// written last. The "kernel" of a lease runs on the device's compute stream, compares what the
-/// pages show with the model and writes the new records.
+/// written last. The "kernel" of a lease runs on the compute stream of who attends, compares what
+/// the pages show with the model and writes the new records.
 class KvHarness {
  public:
   struct Config {
     double link = 0;  // bytes per second, 0: unified
     DiskQueue::Io io = DiskQueue::Io::kPread;
     KvStore::Options store;
+    bool host_attends = false;  // to generated positions
   };
   struct Sequence {
     int max_positions = 0;
@@ -54,9 +55,11 @@ class KvHarness {
       : config(std::move(given)),
         budgets(1_GiB, 1_GiB, 1_GiB),
         device({.threads = 1, .emulate_link = config.link}, budgets),
+        host({.threads = 1}, budgets),
         disk(backend ? std::make_unique<DiskQueue>(DiskQueue::Options{}, std::move(backend))
                      : std::make_unique<DiskQueue>(DiskQueue::Options{.io = config.io})) {
     config.store.disk_directory = directory.path();
+    if (config.host_attends) config.store.attending_host = &host;
     store = std::make_unique<KvStore>(config.store, device, *disk, budgets.disk);
   }
 
@@ -99,12 +102,17 @@ class KvHarness {
       open.pop_front();
     };
     for (int layer = 0; layer < config.store.layers; ++layer)
-      for (const auto& spans : micro_batches) {
-        while (open.size() > ahead) close_oldest();
-        KvStore::Lease lease = store->open(layer, spans);
-        Event computed = compute(lease, layer, spans);
-        open.emplace_back(std::move(lease), std::move(computed));
-      }
+      for (const auto& batch : micro_batches)
+        for (const bool by_host : {true, false}) {
+          std::vector<KvStore::Span> spans;
+          for (const KvStore::Span& span : batch)
+            if ((span.generated && store->attends_on_host(layer)) == by_host) spans.push_back(span);
+          if (spans.empty() && by_host) continue;
+          while (open.size() > ahead) close_oldest();
+          KvStore::Lease lease = store->open(layer, spans);
+          Event computed = compute(lease, layer, spans);
+          open.emplace_back(std::move(lease), std::move(computed));
+        }
     while (!open.empty()) close_oldest();
   }
 
@@ -133,8 +141,10 @@ class KvHarness {
                        first,
                        concat("sequence ", spans[i].sequence, " layer ", layer)});
     }
-    device.compute().wait(lease.ready);
-    device.compute().call([this, work] {
+    const bool by_host = !spans.empty() && spans.front().generated && store->attends_on_host(layer);
+    Stream& stream = by_host ? host.compute() : device.compute();
+    stream.wait(lease.ready);
+    stream.call([this, work] {
       const std::size_t bytes = config.store.format.record_bytes();
       const auto per_page = static_cast<std::size_t>(config.store.page_positions);
       std::vector<std::byte> expected(bytes);
@@ -146,17 +156,19 @@ class KvHarness {
             continue;
           }
           fill_record(one.keys[position], expected);
+          const std::scoped_lock lock(mutex_);
           ++compared;
           if (std::memcmp(at, expected.data(), bytes) == 0) continue;
           if (wrong++ == 0) first_wrong = concat(one.name, " position ", position);
         }
     });
-    return device.compute().record();
+    return stream.record();
   }
 
   /// Waits for all that was given to the streams.
   void finish() {
     device.compute().record().wait();
+    host.compute().record().wait();
     device.load().record().wait();
     device.store().record().wait();
   }
@@ -174,7 +186,7 @@ class KvHarness {
   Config config;
   test::TempDirectory directory;
   Budgets budgets;
-  CpuDevice device;
+  CpuDevice device, host;
   std::unique_ptr<DiskQueue> disk;
   std::unique_ptr<KvStore> store;
   std::map<Id, Sequence> live;
@@ -184,6 +196,7 @@ class KvHarness {
 
  private:
   std::uint64_t last_key_ = 0;
+  std::mutex mutex_;  // guards what the kernels count, two at once where the host attends
 };
 
 }  // namespace barge

@@ -39,6 +39,26 @@ TEST(KvPlacement, KeepsEveryShareWithinOneLayerOfASequence) {
     }
 }
 
+TEST(KvPlacement, GivesAllSequencesTheSameLayersOfTheDeviceWhereTheLayerDecides) {
+  KvPlacement placement({0.3, 0.3, 0.4}, 10, 3);
+  const auto on_device = [](std::vector<Tier> homes) {
+    std::replace(homes.begin(), homes.end(), Tier::kDisk, Tier::kHost);
+    return homes;
+  };
+  const auto first = placement.choose(50);
+  EXPECT_EQ(std::count(first.begin(), first.end(), Tier::kDevice), 3);
+  for (std::size_t layer = 0; layer < first.size(); ++layer)
+    EXPECT_EQ(placement.device_layer(layer), first[layer] == Tier::kDevice);
+  PerTier<double> placed;
+  for (int sequence = 0; sequence < 40; ++sequence) {
+    const auto homes = placement.choose(50 + 7 * sequence);
+    placement.add(homes, 50 + 7 * sequence);
+    EXPECT_EQ(on_device(homes), on_device(first)) << sequence;
+    for (const Tier tier : homes) placed[tier] += 50 + 7 * sequence;
+  }
+  EXPECT_NEAR(placed.host / (placed.host + placed.disk), 3.0 / 7, 0.01);
+}
+
 TEST(KvPlacement, SpreadsEachTierEvenlyOverTheLayers) {
   for (const int layers : {2, 7, 30}) {
     KvPlacement placement({0, 0.4, 0.6}, layers);

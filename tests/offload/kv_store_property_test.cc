@@ -17,9 +17,15 @@ struct Schedule {
 };
 
 KvHarness::Config config(double link, DiskQueue::Io io, KvFormat format, int page_positions,
-                         PerTier<double> share) {
-  return {
-      link, io, {.format = format, .layers = 4, .page_positions = page_positions, .share = share}};
+                         PerTier<double> share, std::optional<int> device_layers = {}) {
+  return {link,
+          io,
+          {.format = format,
+           .layers = 4,
+           .page_positions = page_positions,
+           .share = share,
+           .device_layers = device_layers.value_or(0)},
+          device_layers.has_value()};
 }
 
 std::vector<Schedule> schedules() {
@@ -42,6 +48,10 @@ std::vector<Schedule> schedules() {
       {"LinkMixedUring", config(slow, Io::kUring, q4, 7, {0.3, 0.3, 0.4}), 11},
       {"LinkLargePages", config(slow, Io::kPread, f32, 16, {0.25, 0.25, 0.5}), 12},
       {"LinkPagesOfOnePosition", config(slow, Io::kUring, f16, 1, {0.3, 0.3, 0.4}), 13},
+      {"HostAttendsInMemory", config(slow, Io::kPread, f16, 8, {0, 1, 0}, 0), 14},
+      {"HostAttendsOnDisk", config(slow, Io::kUring, f16, 5, {0, 0, 1}, 0), 15},
+      {"HostAttendsInThreeLayers", config(slow, Io::kPread, q4, 7, {0.25, 0.35, 0.4}, 1), 16},
+      {"HostAttendsPagesOfOnePosition", config(slow, Io::kPread, f16, 1, {0.5, 0.2, 0.3}, 2), 17},
   };
 }
 
@@ -123,8 +133,9 @@ class KvStoreProperty : public testing::TestWithParam<Schedule> {
       if (sequence.out || chance(0.1)) continue;
       const int room = sequence.max_positions - sequence.positions();
       const int rows = std::min(room, chance(0.3) ? below(25) : 1);
-      batches[static_cast<std::size_t>(below(static_cast<int>(batches.size())))].push_back(
-          kv.span(id, rows));
+      const auto batch = static_cast<std::size_t>(below(static_cast<int>(batches.size())));
+      batches[batch].push_back(kv.span(id, rows));
+      if (kv.config.host_attends && rows <= 1) batches[batch].back().generated = chance(0.8);
     }
     return batches;
   }
