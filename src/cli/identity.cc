@@ -18,6 +18,12 @@ Identity identity_of(const Session& session, const Options& options) {
       {"max-model-len", concat(policy.max_positions)},
       {"device", session.machine.accelerator.kind()},
   };
+  // In which layers the CPU attends is a matter of bytes, too: which they are follows from how
+  // many.
+  if (attends_on_host(policy, session.machine.backend->device().unified()))
+    identity["cpu-attention"] =
+        concat(session.config.layers - device_attention_layers(policy, session.config.layers),
+               " of ", session.config.layers, " layers");
   if (!options.chat_template.empty())
     identity["chat-template"] =
         concat(std::hex, std::hash<std::string>{}(read_text(options.chat_template)));

@@ -129,6 +129,11 @@ void add_policy_flags(CLI::App& command, Options& o) {
       ->expected(6);
   command.add_option("--prefill-chunk", o.prefill_chunk, "most tokens of a sweep")
       ->check(CLI::PositiveNumber);
+  command
+      .add_option("--cpu-attention", o.cpu_attention,
+                  "decode attention of the CPU, where KV isn't in GPU memory; auto: off")
+      ->check(CLI::IsMember({"on", "off", "auto"}))
+      ->capture_default_str();
   command.add_option("--page-positions", o.page_positions, "positions in a page of KV cache")
       ->check(CLI::Range(1, 4096));
 }

@@ -31,6 +31,7 @@ struct Options {
   std::string policy = "auto";  // or a file
   std::optional<int> gpu_batch_size, num_gpu_batches, prefill_chunk, page_positions;
   std::vector<double> percent;
+  std::string cpu_attention = "auto";
 
   // Workload
   int prompt_len = 512, gen_len = 32, num_prompts = 0, repetitions = 1;

@@ -40,7 +40,8 @@ std::string describe_plan(const Plan& plan, const TierLimits& limits, bool unifi
   std::string text = concat(
       "plan: ", p.num_gpu_batches, " micro-batch", p.num_gpu_batches == 1 ? "" : "es", " of ",
       p.gpu_batch_size, " sequences, at most ", p.sweep_tokens, " tokens a sweep, ", p.weight_bits,
-      "-bit weights, ", p.kv_bits, "-bit KV cache in pages of ", p.page_positions, " positions\n");
+      "-bit weights, ", p.kv_bits, "-bit KV cache in pages of ", p.page_positions, " positions",
+      attends_on_host(p, unified) ? ", decode attention on the CPU\n" : "\n");
   char head[96];
   std::snprintf(head, sizeof head, "  %-14s %12s %12s %12s\n", "", "device", "host", "disk");
   PerTier<std::size_t> buffers = totals(plan, unified);

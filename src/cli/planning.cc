@@ -61,6 +61,7 @@ Plan make_plan(const Options& o, const PlannedModel& model, const Profile& profi
     ModelShape shape = shape_of(*model.family, model.format_of, policy.kv_bits, kv_group(o), bounds,
                                 machine.backend->workspace_bytes(bounds));
     shape.tokenizer_bytes = model.tokenizer_bytes;
+    shape.attention_workspace_bytes = attention_workspace_bytes(model.family->config(), o.threads);
     return shape;
   };
   if (o.policy != "auto") {
@@ -72,6 +73,7 @@ Plan make_plan(const Options& o, const PlannedModel& model, const Profile& profi
     if (o.prefill_chunk) policy.sweep_tokens = *o.prefill_chunk;
     if (o.page_positions) policy.page_positions = *o.page_positions;
     if (!o.percent.empty()) set_percent(policy, o.percent);
+    if (o.cpu_attention != "auto") policy.cpu_attention = o.cpu_attention == "on";
     policy.max_positions = std::min(policy.max_positions, model.max_positions);
     policy.sweep_tokens = std::max(policy.sweep_tokens, policy.block_sequences());
     return price(profile, shape_for, job, policy);
@@ -83,6 +85,7 @@ Plan make_plan(const Options& o, const PlannedModel& model, const Profile& profi
   if (!o.percent.empty()) wishes.percent = o.percent;
   wishes.weight_bits = model.weight_bits;
   wishes.kv_bits = model.kv_bits;
+  wishes.cpu_attention = o.cpu_attention == "on";
   wishes.max_positions = model.max_positions;
   wishes.page_positions = o.page_positions.value_or(0);
   return search(profile, shape_for, job, limits, wishes);

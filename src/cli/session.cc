@@ -163,6 +163,7 @@ void Session::load(const Options& o, bool hash_logits) {
   options.disk_directory = machine.disk_directory;
   options.eos.assign(tokenizer->eos().begin(), tokenizer->eos().end());
   options.hash_logits = hash_logits;
+  options.attention_threads = o.threads;
   options.on_failure = [this](const std::exception& e) {
     if (dynamic_cast<const DeviceError*>(&e) == nullptr) return;
     // Nothing of the GPU works any more, destructors included. Finished answers are on disk, and

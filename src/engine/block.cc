@@ -1,6 +1,7 @@
 #include "engine/block.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace barge {
 namespace {
@@ -52,6 +53,45 @@ void cut(Block& block, const BlockLimits& limits,
   }
 }
 
+Block::Half half_of(const Block& block, std::size_t begin, std::size_t end) {
+  const Block::MicroBatch& last = block.micro_batches[end - 1];
+  const Block::Member& last_member = block.members[last.first_member + last.num_members - 1];
+  const int first_row = block.members[block.micro_batches[begin].first_member].first_row;
+  return {.first_micro_batch = begin,
+          .num_micro_batches = end - begin,
+          .first_row = first_row,
+          .rows = last_member.first_row + last_member.rows - first_row};
+}
+
+// Where the keys that answers attend to are cut most evenly: the CPU should take as long for one
+// half as for the other.
+std::size_t middle(const Block& block) {
+  std::vector<std::int64_t> before{0};  // keys of so many micro-batches
+  for (const Block::MicroBatch& batch : block.micro_batches) {
+    before.push_back(before.back());
+    for (std::size_t i = 0; i < batch.num_members; ++i) {
+      const Block::Member& member = block.members[batch.first_member + i];
+      if (!member.prompt) before.back() += member.first_position + member.rows;
+    }
+  }
+  const auto unevenness = [&](std::size_t cut) {
+    return std::abs(2 * before[cut] - before.back());
+  };
+  std::size_t best = 1;
+  for (std::size_t cut = 2; cut < block.micro_batches.size(); ++cut)
+    if (unevenness(cut) < unevenness(best)) best = cut;
+  return best;
+}
+
+void halve(Block& block, bool in_halves) {
+  const std::size_t batches = block.micro_batches.size();
+  if (batches == 0) return;
+  const bool has_answers = !block.members.front().prompt;  // they come first
+  const std::size_t cut = in_halves && has_answers && batches > 1 ? middle(block) : batches;
+  block.halves.push_back(half_of(block, 0, cut));
+  if (cut < batches) block.halves.push_back(half_of(block, cut, batches));
+}
+
 }  // namespace
 
 bool Block::has_prompts() const {
@@ -70,6 +110,7 @@ Block compose(std::span<Sequence* const> live, const BlockLimits& limits,
     if (rows > 0) add(block, *sequence, rows, /*prompt=*/true);
   }
   cut(block, limits, staging_needed);
+  halve(block, limits.in_halves);
   return block;
 }
 

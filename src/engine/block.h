@@ -17,6 +17,7 @@ struct BlockLimits {
   int rows = 0;                   // new tokens a sweep
   int wanted_rows = 0;            // logits a sweep; at least `sequences`
   std::size_t staging_bytes = 0;  // of the KV cache, for the micro-batches under way
+  bool in_halves = false;         // the CPU attends one half while the device works on the other
 };
 
 /// Who takes part in a sweep, with which new tokens, and whose logits are wanted. Rows of a
@@ -33,8 +34,15 @@ struct Block {
     std::size_t first_member = 0, num_members = 0;
   };
 
+  /// Rows that go through a leg together, and attend micro-batch by micro-batch.
+  struct Half {
+    std::size_t first_micro_batch = 0, num_micro_batches = 0;
+    std::int64_t first_row = 0, rows = 0;
+  };
+
   std::vector<Member> members;
   std::vector<MicroBatch> micro_batches;
+  std::vector<Half> halves;                     // two, or all as one
   std::vector<std::int32_t> tokens, positions;  // [rows]
   std::vector<std::int32_t> wanted;             // the rows whose logits are wanted, ascending
 
@@ -46,7 +54,8 @@ struct Block {
 /// its row, then prompts get chunks until rows or logits run out. Deterministic.
 /// `staging_needed(member)`: bytes of KV staging that a member takes; a micro-batch takes at most
 /// half of limits.staging_bytes, so that the next one can be loaded beside it, unless a member
-/// alone needs more.
+/// alone needs more. Halves have about as many keys to attend to, prompts aside, as micro-batches
+/// allow; a block without answers, or of one micro-batch, is one.
 Block compose(std::span<Sequence* const> live, const BlockLimits& limits,
               const std::function<std::size_t(const Block::Member&)>& staging_needed);
 

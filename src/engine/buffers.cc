@@ -30,6 +30,8 @@ SweepBuffers::SweepBuffers(Device& device, const Footprint& footprint)
       lookup(device, footprint.lookup, "lookup"),
       host_logits(device.unified()
                       ? Buffer()
-                      : device.allocate(Tier::kHost, footprint.logits_host, "logits")) {}
+                      : device.allocate(Tier::kHost, footprint.logits_host, "logits")) {
+  if (footprint.projected > 0) projected.emplace(device, footprint.projected, "scratch");
+}
 
 }  // namespace barge

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "core/bytes.h"
@@ -39,12 +40,13 @@ class Arena {
 struct SweepBuffers {
   SweepBuffers(Device& device, const Footprint& footprint);
 
-  Arena hidden;        // the residual stream
-  Arena scratch;       // of one part
-  Arena attended;      // what one layer's attention leaves for its MLP part
-  Arena wanted;        // of the output part, logits included
-  Arena lookup;        // encoded table rows of one sweep
-  Buffer host_logits;  // only on a discrete device
+  Arena hidden;                    // the residual stream
+  Arena scratch;                   // of one part
+  Arena attended;                  // what one layer's attention leaves for its MLP part
+  std::optional<Arena> projected;  // where the CPU attends: q, k, v until it has read them
+  Arena wanted;                    // of the output part, logits included
+  Arena lookup;                    // encoded table rows of one sweep
+  Buffer host_logits;              // only on a discrete device
 };
 
 }  // namespace barge

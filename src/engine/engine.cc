@@ -67,6 +67,7 @@ class Engine::Impl {
     const std::scoped_lock lock(mutex_);
     EngineStats stats = stats_;
     stats.waiting += submitted_.size();
+    stats.cpu_attention_seconds = stores_.cpu_attention_seconds();
     stats.weights = stores_.weights().traffic();
     stats.disk = disk_.traffic();
     stats.link = device_.link_traffic();

@@ -28,6 +28,7 @@ struct EngineStats {
   double prefill_seconds = 0, decode_seconds = 0;  // sweeps with and without prompt tokens
   PerTier<std::size_t> weight_bytes;               // by home
   PerTier<std::size_t> kv_bytes, kv_peak_bytes;    // by home
+  double cpu_attention_seconds = 0;                // that the CPU attended beside the device
   WeightTraffic weights;
   KvTraffic kv;
   DiskTraffic disk;
@@ -44,6 +45,10 @@ class Engine {
     std::filesystem::path disk_directory;  // of KV pages
     std::vector<TokenId> eos;
     bool hash_logits = false;  // fill SampledToken::logits_hash
+    /// The CPU that attends beside a discrete device where the policy wants that; must outlive the
+    /// engine. Null: the engine makes itself one of so many threads (0: all).
+    Backend* attention = nullptr;
+    int attention_threads = 0;
     /// Called on the engine's thread when it ends because of this, before any request is told.
     std::function<void(const std::exception&)> on_failure;
   };
@@ -79,6 +84,9 @@ class Engine {
 
 /// Bounds of the kernel table that an engine makes.
 KernelLimits kernel_limits(const Family& family, const Policy& policy, DType compute);
+
+/// Bytes of workspace of a CPU with so many threads (0: all) that attends beside a device.
+std::size_t attention_workspace_bytes(const ModelConfig& config, int threads);
 
 /// The shape that plans are made of, from a family and its tensors' formats at these bits.
 /// `format_of(tensor)`: how the pack stores (or would store) it.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "core/device.h"
@@ -9,6 +10,9 @@
 #include "offload/kv_store.h"
 
 namespace barge {
+
+/// What a member adds to the KV cache in a sweep.
+KvStore::Span kv_span(const Block::Member& member);
 
 /// Opens the KV pages of a sweep's micro-batches, layer after layer, ahead of the attention that
 /// wants them, as far as staging has room for without waiting. One thread.
@@ -18,24 +22,46 @@ class KvPipeline {
       : kv_(kv), device_(device), layers_(layers), staging_bytes_(staging_bytes) {}
   ~KvPipeline() { abandon(); }
 
-  /// A new sweep. Leases of the last one are closed.
+  /// The members of a micro-batch that one side attends to, and their pages. May be none.
+  struct Side {
+    std::span<const Block::Member* const> members;
+    KvStore::Lease lease;
+  };
+  /// A micro-batch in one layer.
+  struct Pages {
+    Side device, host;
+  };
+
+  /// A new sweep. Leases of the last one are closed. The block is needed until the next one.
   void begin(const Block& block);
-  /// Opens the next lease, or several, where that takes no waiting for staging.
+  /// Opens the next micro-batch, or several, where that takes no waiting for staging.
   void prefetch();
   /// The next micro-batch's pages, in order: layer 0's micro-batches, layer 1's, ...
-  KvStore::Lease take();
-  /// Gives back the lease that was taken last.
-  void close(KvStore::Lease lease, Event computed);
+  Pages take();
+  /// Gives back what was taken last, after the attention of each side.
+  void close(Pages pages, Event by_device, Event by_host);
   /// Closes what was opened ahead, after a failure.
   void abandon() noexcept;
 
  private:
+  struct Members {
+    std::vector<const Block::Member*> members;
+    std::vector<KvStore::Span> spans;
+
+    void add(const Block::Member& member);
+  };
+  struct Batch {
+    Members all, prompts, answers;
+    std::size_t staged = 0;  // bytes of staging
+  };
   struct Closed {
-    Event computed;
+    Event by_device, by_host;
     std::size_t staged;
   };
 
   void open();
+  Side open(int layer, const Members& members);
+  void close(Side side, Event attended);
   bool fits(std::size_t staged);
 
   KvStore& kv_;
@@ -43,12 +69,11 @@ class KvPipeline {
   const int layers_;
   const std::size_t staging_bytes_;
 
-  std::vector<std::vector<KvStore::Span>> spans_;  // [micro-batches]
-  std::vector<std::size_t> staged_;                // bytes of staging, [micro-batches]
-  std::size_t num_opened_ = 0, num_taken_ = 0;     // of layers * micro-batches
-  std::size_t held_ = 0;                           // staged by leases that aren't closed
-  std::deque<KvStore::Lease> open_;                // opened, not yet taken
-  std::deque<Closed> closed_;                      // whose attention may still be under way
+  std::vector<Batch> batches_;                  // micro-batches
+  std::size_t num_opened_ = 0, num_taken_ = 0;  // of layers * micro-batches
+  std::size_t held_ = 0;                        // staged by leases that aren't closed
+  std::deque<Pages> open_;                      // opened, not yet taken
+  std::deque<Closed> closed_;                   // whose attention may still be under way
 };
 
 }  // namespace barge

@@ -55,7 +55,7 @@ void Scheduler::step() {
   for (const auto& sequence : live_)
     if (sequence->in_cache()) running.push_back(sequence.get());
   const Block block = compose(running, limits_, [this](const Block::Member& member) {
-    const KvStore::Span span{member.sequence->kv, member.first_position, member.rows};
+    const KvStore::Span span = kv_span(member);
     return stores_.kv().staging_needed({&span, 1});
   });
   const Event end = stores_.sweep().run(block);

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/errors.h"
 #include "engine/buffers.h"
 #include "engine/engine.h"
+#include "engine/host_attention.h"
 #include "engine/kv_format.h"
+#include "engine/legs.h"
 #include "engine/sampler.h"
 #include "engine/scratch_meter.h"
 #include "offload/pack_layout.h"
@@ -26,6 +29,16 @@ std::vector<std::size_t> panel_bytes(const TensorSpec& spec, const WeightFormat&
   return bytes;
 }
 
+// [parts]: the leg that each belongs to, -1 where the whole block goes through at once.
+std::vector<int> legs_in_halves(std::span<const Part> parts) {
+  std::vector<int> of_part(parts.size(), -1);
+  const std::vector<Leg> legs = legs_of(parts);
+  for (std::size_t i = 0; i < legs.size(); ++i)
+    for (std::size_t p = 0; legs[i].in_halves && p < legs[i].num_parts; ++p)
+      of_part[legs[i].first_part + p] = static_cast<int>(i);
+  return of_part;
+}
+
 }  // namespace
 
 KvFormat kv_format_of(const ModelConfig& config, int kv_bits, int kv_group) {
@@ -42,6 +55,10 @@ KvFormat kv_format_of(const ModelConfig& config, int kv_bits, int kv_group) {
   return format;
 }
 
+float attention_scale(const ModelConfig& config) {
+  return 1 / std::sqrt(static_cast<float>(config.head_dim));
+}
+
 KernelLimits kernel_limits(const Family& family, const Policy& policy, DType compute) {
   const ModelConfig& config = family.config();
   KernelLimits limits{.compute = compute,
@@ -54,6 +71,11 @@ KernelLimits kernel_limits(const Family& family, const Policy& policy, DType com
       if (tensor.kind != TensorSpec::Kind::kVector)
         limits.max_inputs = std::max(limits.max_inputs, tensor.cols);
   return limits;
+}
+
+std::size_t attention_workspace_bytes(const ModelConfig& config, int threads) {
+  return cpu_workspace_bytes(HostAttention::limits(config.heads, config.head_dim, 0),
+                             threads > 0 ? threads : usable_processors());
 }
 
 ModelShape shape_of(const Family& family,
@@ -73,6 +95,7 @@ ModelShape shape_of(const Family& family,
                    .workspace_bytes = workspace_bytes};
   std::map<std::string, std::size_t> known;  // tensors that an earlier part has listed
   const std::vector<Part> parts = family.parts();
+  const std::vector<int> legs = legs_in_halves(parts);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const Part& part = parts[p];
     const ScratchMeter::Reading reading = ScratchMeter::read(family, part, limits.compute);
@@ -95,7 +118,8 @@ ModelShape shape_of(const Family& family,
                                 .cols = tensor.cols,
                                 .panel_bytes = panel_bytes(tensor, format_of(tensor)),
                                 .table = tensor.kind == TensorSpec::Kind::kTable,
-                                .visited = false});
+                                .visited = false,
+                                .leg = legs[p]});
     }
     const auto tensor_at = [&](int t) { return part.tensors[static_cast<std::size_t>(t)]; };
     for (const int t : reading.multiplied)

@@ -7,6 +7,7 @@
 #include "engine/block.h"
 #include "engine/buffers.h"
 #include "engine/engine.h"
+#include "engine/host_attention.h"
 #include "engine/sweep.h"
 
 namespace barge {
@@ -30,12 +31,16 @@ class Stores {
   KvStore& kv() { return *kv_; }
   const WeightStore& weights() const { return *weights_; }
   Sweep& sweep() { return *sweep_; }
+  /// Thread-safe.
+  double cpu_attention_seconds() const { return host_ ? host_->busy_seconds() : 0; }
 
  private:
   int longest_that_fits(int positions) const;
 
   Device& device_;
-  const Policy policy_;  // its shares as the device has them
+  const Policy policy_;               // its shares as the device has them
+  std::unique_ptr<Backend> own_cpu_;  // unless somebody gave one
+  Backend* const cpu_;                // that attends beside the device; null: none does
   const KernelLimits kernel_limits_;
   const ModelShape shape_;
   const Footprint footprint_;
@@ -43,6 +48,7 @@ class Stores {
   SweepBuffers buffers_;
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<KvStore> kv_;
+  std::unique_ptr<HostAttention> host_;  // with cpu_; waits for it before the stores go
   std::unique_ptr<Sweep> sweep_;
   int max_positions_ = 0;
 };

@@ -1,22 +1,26 @@
 #include "engine/sweep.h"
 
-#include <cmath>
 #include <utility>
 
 #include "core/errors.h"
+#include "engine/kv_format.h"
 
 namespace barge {
 
 Sweep::Sweep(const Pack& pack, const Family& family, WeightStore& weights, KvStore& kv,
-             Kernels& kernels, Device& device, SweepBuffers& buffers, const Options& options)
+             Kernels& kernels, Device& device, HostAttention* host, SweepBuffers& buffers,
+             const Options& options)
     : pack_(pack),
       family_(family),
       weights_(weights),
+      leg_weights_(weights),
       kernels_(kernels),
       device_(device),
+      host_(host),
       buffers_(buffers),
       options_(options),
       parts_(family.parts()),
+      legs_(legs_of(parts_)),
       kv_pipeline_(kv, device, family.config().layers, options.kv_staging_bytes) {
   for (const Part& part : parts_) {
     std::vector<int>& indices = tensors_.emplace_back();
@@ -49,19 +53,33 @@ Event Sweep::run(const Block& block) {
   lookups_read_.wait();  // of the sweep before, which is long over
   buffers_.lookup.reset();
   const ModelConfig& config = family_.config();
-  hidden_ = buffers_.hidden.matrix(rows(), config.hidden, DType::kF32);
-  attended_ = buffers_.attended.matrix(rows(), std::int64_t{config.heads} * config.head_dim,
+  hidden_ = buffers_.hidden.matrix(block.rows(), config.hidden, DType::kF32);
+  attended_ = buffers_.attended.matrix(block.rows(), std::int64_t{config.heads} * config.head_dim,
                                        options_.compute);
   kv_pipeline_.begin(block);
   kv_pipeline_.prefetch();
-  for (part_ = 0; part_ < parts_.size(); ++part_) {
-    buffers_.scratch.reset();
-    family_.forward(parts_[part_], *this);
+  for (const Leg& leg : legs_) {
+    const std::size_t halves = leg.in_halves ? block.halves.size() : 1;
+    for (std::size_t h = 0; h < halves; ++h) {
+      half_ = halves == 1 ? Block::Half{0, block.micro_batches.size(), 0, block.rows()}
+                          : block.halves[h];
+      leg_weights_.begin(/*first=*/h == 0, /*last=*/h + 1 == halves);
+      run_leg(leg);
+    }
   }
   if (!device_.unified() && num_wanted() > 0)
     device_.compute().copy(buffers_.host_logits.data(), Tier::kHost, logits_.data, Tier::kDevice,
                            static_cast<std::size_t>(logits_.rows * logits_.stride) * sizeof(float));
   return device_.compute().record();
+}
+
+void Sweep::run_leg(const Leg& leg) {
+  for (std::size_t p = 0; p < leg.num_parts; ++p) {
+    part_ = leg.first_part + p;
+    buffers_.scratch.reset();
+    if (buffers_.projected) buffers_.projected->reset();
+    family_.forward(parts_[part_], *this);
+  }
 }
 
 std::span<const float> Sweep::logits(int row) const {
@@ -77,6 +95,20 @@ Kernels& Sweep::kernels() {
 
 MatrixView Sweep::scratch(std::int64_t cols, DType dtype) {
   return buffers_.scratch.matrix(rows(), cols, dtype);
+}
+
+// Where the CPU attends, each half has rows of its own: it reads them while the other half is in
+// the same part.
+MatrixView Sweep::projected(std::int64_t cols) {
+  if (!buffers_.projected) return scratch(cols, DType::kF32);
+  return buffers_.projected->matrix(block_->rows(), cols, DType::kF32)
+      .row_range(half_.first_row, half_.rows);
+}
+
+MatrixView Sweep::attended() {
+  const MatrixView rows = attended_.row_range(half_.first_row, half_.rows);
+  if (host_ != nullptr) host_->collect(rows, half_.first_row);
+  return rows;
 }
 
 void Sweep::lookup(int tensor, std::span<const std::int32_t> ids, Epilogue epilogue) {
@@ -100,7 +132,7 @@ void Sweep::linear(MatrixView x, int tensor, int bias, MatrixView y, Epilogue ep
   const PackTensor& matrix = pack_.tensors()[static_cast<std::size_t>(index)];
   const float* bias_row = bias < 0 ? nullptr : vector(bias);
   for (std::int64_t row = 0; row < matrix.rows;) {
-    WeightStore::Run run = weights_.next();
+    const WeightStore::Run& run = leg_weights_.next();
     if (run.tensor != index || run.first_row != row)
       throw Error(concat("row ", row, " of ", matrix.name, " was wanted, but row ", run.first_row,
                          " of ", pack_.tensors()[static_cast<std::size_t>(run.tensor)].name,
@@ -111,37 +143,46 @@ void Sweep::linear(MatrixView x, int tensor, int bias, MatrixView y, Epilogue ep
     if (x.rows > 0)
       kernels_.linear(x, run.panels, bias_row == nullptr ? nullptr : bias_row + row,
                       y.columns(row, run_rows), epilogue);
-    weights_.release(std::move(run), device_.compute().record());
+    leg_weights_.used(device_.compute().record());
     row += run_rows;
   }
 }
 
-std::vector<AttentionSpan> Sweep::attention_spans(const Block::MicroBatch& batch,
-                                                  const KvStore::Lease& lease) const {
+std::vector<AttentionSpan> Sweep::attention_spans(const KvPipeline::Side& side) const {
   std::vector<AttentionSpan> spans;
-  for (std::size_t i = 0; i < batch.num_members; ++i) {
-    const Block::Member& member = block_->members[batch.first_member + i];
-    spans.push_back({.first_row = member.first_row,
+  for (std::size_t i = 0; i < side.members.size(); ++i) {
+    const Block::Member& member = *side.members[i];
+    spans.push_back({.first_row = member.first_row - half_.first_row,
                      .rows = member.rows,
                      .first_position = member.first_position,
                      .prompt = member.prompt,
-                     .pages = lease.pages(i)});
+                     .pages = side.lease.pages(i)});
   }
   return spans;
 }
 
 void Sweep::attend(int, MatrixView q, MatrixView k, MatrixView v) {
-  const ModelConfig& config = family_.config();
-  const float scale = 1 / std::sqrt(static_cast<float>(config.head_dim));
-  for (const Block::MicroBatch& batch : block_->micro_batches) {
-    KvStore::Lease lease = kv_pipeline_.take();
+  for (std::size_t i = 0; i < half_.num_micro_batches; ++i) {
+    KvPipeline::Pages pages = kv_pipeline_.take();
     kv_pipeline_.prefetch();  // of the next micro-batch
-    device_.compute().wait(lease.ready);
-    const std::vector<AttentionSpan> spans = attention_spans(batch, lease);
-    kernels_.append_kv(options_.kv, options_.page_positions, spans, k, v);
-    kernels_.attend(options_.kv, options_.page_positions, spans, config.heads, scale, q, attended_);
-    kv_pipeline_.close(std::move(lease), device_.compute().record());
+    Event by_device, by_host;
+    if (!pages.host.members.empty())
+      by_host = host_->attend(attention_spans(pages.host), pages.host.lease.ready, q, k, v,
+                              half_.first_row);
+    if (!pages.device.members.empty()) by_device = attend_on_device(pages.device, q, k, v);
+    kv_pipeline_.close(std::move(pages), std::move(by_device), std::move(by_host));
   }
+}
+
+Event Sweep::attend_on_device(const KvPipeline::Side& side, MatrixView q, MatrixView k,
+                              MatrixView v) {
+  const ModelConfig& config = family_.config();
+  device_.compute().wait(side.lease.ready);
+  const std::vector<AttentionSpan> spans = attention_spans(side);
+  kernels_.append_kv(options_.kv, options_.page_positions, spans, k, v);
+  kernels_.attend(options_.kv, options_.page_positions, spans, config.heads,
+                  attention_scale(config), q, attended_.row_range(half_.first_row, half_.rows));
+  return device_.compute().record();
 }
 
 MatrixView Sweep::wanted_hidden() {

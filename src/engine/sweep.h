@@ -6,7 +6,10 @@
 
 #include "engine/block.h"
 #include "engine/buffers.h"
+#include "engine/host_attention.h"
 #include "engine/kv_pipeline.h"
+#include "engine/leg_weights.h"
+#include "engine/legs.h"
 #include "engine/null_kernels.h"
 #include "kernels/kernels.h"
 #include "model/family.h"
@@ -18,7 +21,9 @@
 namespace barge {
 
 /// One pass of a block through all parts: the zig-zag. Gives the device its work and orders it by
-/// events; blocks only where the weight ring or the KV staging is full. One thread.
+/// events; blocks only where the weight ring or the KV staging is full. Where the CPU attends, the
+/// block's halves take turns: each leg of one is given to the device while the CPU attends to the
+/// other. One thread.
 class Sweep final : public Forward {
  public:
   struct Options {
@@ -28,9 +33,9 @@ class Sweep final : public Forward {
     std::size_t kv_staging_bytes = 0;
   };
 
-  /// References must outlive it.
+  /// References must outlive it. `host`: who attends in the layers that are the host's, or null.
   Sweep(const Pack& pack, const Family& family, WeightStore& weights, KvStore& kv, Kernels& kernels,
-        Device& device, SweepBuffers& buffers, const Options& options);
+        Device& device, HostAttention* host, SweepBuffers& buffers, const Options& options);
 
   /// The tensors that a sweep multiplies by, in order, as indices into Pack::tensors().
   static std::vector<int> visits(const Pack& pack, const Family& family);
@@ -44,36 +49,44 @@ class Sweep final : public Forward {
   void abandon() noexcept { kv_pipeline_.abandon(); }
 
   Kernels& kernels() override;
-  std::int64_t rows() const override { return block_->rows(); }
-  std::span<const std::int32_t> tokens() const override { return block_->tokens; }
-  std::span<const std::int32_t> positions() const override { return block_->positions; }
+  std::int64_t rows() const override { return half_.rows; }
+  std::span<const std::int32_t> tokens() const override { return of_half(block_->tokens); }
+  std::span<const std::int32_t> positions() const override { return of_half(block_->positions); }
   DType compute_type() const override { return options_.compute; }
-  MatrixView hidden() override { return hidden_; }
+  MatrixView hidden() override { return hidden_.row_range(half_.first_row, half_.rows); }
   MatrixView scratch(std::int64_t cols, DType dtype) override;
   const float* vector(int tensor) override { return weights_.vector(pack_tensor(tensor)); }
   void lookup(int tensor, std::span<const std::int32_t> ids, Epilogue epilogue) override;
   void linear(MatrixView x, int tensor, int bias, MatrixView y, Epilogue epilogue) override;
-  MatrixView projected(std::int64_t cols) override { return scratch(cols, DType::kF32); }
+  MatrixView projected(std::int64_t cols) override;
   void attend(int layer, MatrixView q, MatrixView k, MatrixView v) override;
-  MatrixView attended() override { return attended_; }
+  MatrixView attended() override;
   MatrixView wanted_hidden() override;
   MatrixView wanted_scratch(std::int64_t cols, DType dtype) override;
   MatrixView logits() override;
 
  private:
   int pack_tensor(int tensor) const { return tensors_[part_][static_cast<std::size_t>(tensor)]; }
-  std::vector<AttentionSpan> attention_spans(const Block::MicroBatch& batch,
-                                             const KvStore::Lease& lease) const;
+  std::span<const std::int32_t> of_half(const std::vector<std::int32_t>& rows) const {
+    return std::span(rows).subspan(static_cast<std::size_t>(half_.first_row),
+                                   static_cast<std::size_t>(half_.rows));
+  }
+  void run_leg(const Leg& leg);
+  std::vector<AttentionSpan> attention_spans(const KvPipeline::Side& side) const;
+  Event attend_on_device(const KvPipeline::Side& side, MatrixView q, MatrixView k, MatrixView v);
   std::int64_t num_wanted() const { return static_cast<std::int64_t>(block_->wanted.size()); }
 
   const Pack& pack_;
   const Family& family_;
   WeightStore& weights_;
+  LegWeights leg_weights_;
   Kernels& kernels_;
   Device& device_;
+  HostAttention* const host_;  // null: nobody attends there
   SweepBuffers& buffers_;
   const Options options_;
   const std::vector<Part> parts_;
+  const std::vector<Leg> legs_;
   std::vector<std::vector<int>> tensors_;  // index in the pack of each part's tensors
   NullKernels null_kernels_;
   KvPipeline kv_pipeline_;
@@ -81,6 +94,7 @@ class Sweep final : public Forward {
 
   // Of the sweep under way.
   const Block* block_ = nullptr;
+  Block::Half half_;  // that is being given to the device
   std::size_t part_ = 0;
   MatrixView hidden_, attended_, logits_;
 };

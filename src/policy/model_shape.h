@@ -17,6 +17,7 @@ struct ModelShape {
     std::vector<std::size_t> panel_bytes;  // stored ones
     bool table = false;                    // looked up too (tied), or only (visited == false)
     bool visited = true;
+    int leg = -1;  // where the CPU attends: those that one half of the block goes through at a time
   };
 
   std::string name;
@@ -33,6 +34,7 @@ struct ModelShape {
   std::size_t sampler_bytes = 0;     // host scratch for drawing one token
   std::size_t table_row_bytes = 0;   // encoded rows of all tables looked up for one token
   std::size_t workspace_bytes = 0;   // of the kernel table
+  std::size_t attention_workspace_bytes = 0;  // of the CPU kernels, where they attend
   std::size_t tokenizer_bytes = 0;
 
   std::size_t weight_bytes() const;         // of all matrices

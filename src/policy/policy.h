@@ -18,8 +18,8 @@ struct Policy {
   PerTier<double> activations{1, 0, 0};  // hidden states; elsewhere than on the device: later
   int weight_bits = 4;                   // 4, 8, 16, 32
   int kv_bits = 16;                      // 4, 16, 32
-  bool cpu_attention = false;
-  int page_positions = 16;   // records of a KV page
+  bool cpu_attention = false;            // the CPU attends where KV isn't the device's
+  int page_positions = 16;               // records of a KV page
   int sweep_tokens = 256;    // most rows of a sweep: decoding sequences first, then prompt chunks
   int max_positions = 2048;  // longest prompt + answer
   int kv_positions = 0;      // of a sequence, for which KV is planned; 0: max_positions

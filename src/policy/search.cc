@@ -230,6 +230,7 @@ Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& j
           policy.page_positions = page;
           policy.weight_bits = wishes.weight_bits;
           policy.kv_bits = wishes.kv_bits;
+          policy.cpu_attention = wishes.cpu_attention;
           policy.max_positions = wishes.max_positions;
           policy.kv_positions = planned_positions(job, wishes.max_positions);
           Candidate next = candidate(profile, shape_for, job, limits, wishes, policy);

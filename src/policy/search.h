@@ -19,6 +19,7 @@ struct PolicyWishes {
   std::optional<int> gpu_batch_size, num_gpu_batches, sweep_tokens;
   std::optional<std::vector<double>> percent;  // FlexGen's six
   int weight_bits = 4, kv_bits = 16;
+  bool cpu_attention = false;
   int max_positions = 2048;
   int page_positions = 0;  // 0: so that a page is a large request
 };

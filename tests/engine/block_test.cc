@@ -109,6 +109,39 @@ TEST(Compose, KeepsAPromptOpenWhileAnotherHasAllTheLogits) {
   EXPECT_EQ(block.members[1].num_wanted, 0);
 }
 
+TEST(Compose, CutsHalvesWhereTheKeysOfAnswersAreCutMostEvenly) {
+  Sequence a = decoding(20, {1}), b = decoding(3, {2}), c = decoding(9, {3}), d = decoding(5, {4});
+  Sequence e = prompt_of(4);
+  BlockLimits limits = kLimits;
+  limits.sequences = 5;
+  limits.wanted_rows = 5;
+  limits.micro_batch_sequences = 1;
+  limits.in_halves = true;
+  const Block block = compose(std::vector{&a, &b, &c, &d, &e}, limits, no_staging);
+  ASSERT_EQ(block.micro_batches.size(), 5u);
+  ASSERT_EQ(block.halves.size(), 2u);  // 21 keys, and 4 + 10 + 6
+  EXPECT_EQ(block.halves[0].num_micro_batches, 1u);
+  EXPECT_EQ(block.halves[0].rows, 1);
+  EXPECT_EQ(block.halves[1].first_micro_batch, 1u);
+  EXPECT_EQ(block.halves[1].num_micro_batches, 4u);
+  EXPECT_EQ(block.halves[1].first_row, 1);
+  EXPECT_EQ(block.halves[1].rows, 3 + 4);
+}
+
+TEST(Compose, KeepsABlockWholeThatHasNoAnswersOrOneMicroBatch) {
+  Sequence a = prompt_of(3), b = prompt_of(3), c = prompt_of(3), d = decoding(1, {1});
+  BlockLimits limits = kLimits;
+  limits.in_halves = true;
+  for (const auto& live : {std::vector{&a, &b, &c}, std::vector{&d, &a}}) {
+    const Block block = compose(live, limits, no_staging);
+    ASSERT_EQ(block.halves.size(), 1u);
+    EXPECT_EQ(block.halves[0].num_micro_batches, block.micro_batches.size());
+    EXPECT_EQ(block.halves[0].rows, block.rows());
+  }
+  limits.in_halves = false;
+  EXPECT_EQ(compose(std::vector{&d, &a, &b}, limits, no_staging).halves.size(), 1u);
+}
+
 TEST(Compose, AlwaysMakesProgressUntilEveryPromptIsThrough) {
   for (const int rows : {4, 5, 7}) {
     BlockLimits limits = kLimits;

@@ -286,21 +286,26 @@ TEST(Engine, AllocatesWhatTheFootprintSays) {
   struct Case {
     double link;
     PerTier<double> weights, kv;
+    bool cpu_attention = false;
   };
-  for (const Case& c : {Case{0, {0, 1, 0}, {0, 1, 0}}, Case{0, {0, 0.5, 0.5}, {0, 0.5, 0.5}},
-                        Case{0, {0, 0, 1}, {0, 1, 0}}, Case{1e9, {1, 0, 0}, {1, 0, 0}},
-                        Case{1e9, {0.25, 0.25, 0.5}, {0.25, 0.25, 0.5}},
-                        Case{1e9, {0, 1, 0}, {0, 1, 0}}, Case{1e9, {0, 0, 1}, {0, 0, 1}}}) {
+  for (const Case& c :
+       {Case{0, {0, 1, 0}, {0, 1, 0}}, Case{0, {0, 0.5, 0.5}, {0, 0.5, 0.5}},
+        Case{0, {0, 0, 1}, {0, 1, 0}}, Case{1e9, {1, 0, 0}, {1, 0, 0}},
+        Case{1e9, {0.25, 0.25, 0.5}, {0.25, 0.25, 0.5}}, Case{1e9, {0, 1, 0}, {0, 1, 0}},
+        Case{1e9, {0, 0, 1}, {0, 0, 1}}, Case{1e9, {0, 0.5, 0.5}, {0, 1, 0}, true},
+        Case{1e9, {0.25, 0.25, 0.5}, {0.5, 0.25, 0.25}, true}}) {
     TestSetup setup;
     setup.emulate_link = c.link;
     setup.policy.weights = c.weights;
     setup.policy.kv = c.kv;
+    setup.policy.cpu_attention = c.cpu_attention;
     setup.reference_kernels = false;
     TestEngine test(tiny(), setup);
     const KernelLimits limits = kernel_limits(tiny().family(), setup.policy, DType::kF32);
-    const ModelShape shape = shape_of(
+    ModelShape shape = shape_of(
         tiny().family(), [](const TensorSpec&) { return WeightFormat{.encoding = Encoding::kF32}; },
         32, 64, limits, cpu_workspace_bytes(limits, 1));
+    shape.attention_workspace_bytes = attention_workspace_bytes(tiny().family().config(), 1);
     const bool unified = c.link == 0;
     const Footprint planned = footprint(shape, setup.policy, unified);
     for (const Tier tier : {Tier::kDevice, Tier::kHost}) {

@@ -5,6 +5,7 @@
 #include "core/errors.h"
 #include "engine/buffers.h"
 #include "engine/engine.h"
+#include "engine/legs.h"
 #include "engine/scratch_meter.h"
 #include "model/config.h"
 
@@ -70,6 +71,25 @@ TEST(ShapeOf, DoesNotMultiplyByTheTableOfAnUntiedModel) {
   EXPECT_FALSE(matrix(shape, "embed").visited);
   EXPECT_FALSE(matrix(shape, "output").table);
   EXPECT_TRUE(matrix(shape, "output").visited);
+}
+
+TEST(ShapeOf, CutsLegsAtAttention) {
+  const auto family = make_family(config_by_name("opt-125m@3"));
+  const std::vector<Part> parts = family->parts();
+  std::vector<std::size_t> lengths;
+  std::size_t next = 0;
+  for (const Leg& leg : legs_of(parts)) {
+    EXPECT_EQ(leg.first_part, next);
+    next += leg.num_parts;
+    lengths.push_back(leg.num_parts);
+    EXPECT_EQ(leg.in_halves, leg.first_part > 0 && next < parts.size());
+  }
+  EXPECT_EQ(next, parts.size());
+  EXPECT_THAT(lengths, ElementsAre(1, 1, 2, 2, 1, 1));  // embed, q k v, ..., the last MLP, output
+  const ModelShape shape = shape_of_named("opt-125m@3");
+  EXPECT_EQ(matrix(shape, "layers.1.o").leg, matrix(shape, "layers.2.v").leg);
+  EXPECT_NE(matrix(shape, "layers.1.v").leg, matrix(shape, "layers.1.o").leg);
+  EXPECT_EQ(matrix(shape, "embed").leg, -1);
 }
 
 TEST(ShapeOf, PanelsHoldAllRowsInWholeSectors) {

@@ -151,6 +151,69 @@ TEST(Footprint, StagesPagesPutAsideByADiscreteDeviceInTheHost) {
   EXPECT_EQ(footprint(model(), policy, false).kv_host_staging, 0u);
 }
 
+TEST(Footprint, HoldsALegInTheRingWhereTheCpuAttends) {
+  ModelShape shape = model();
+  for (ModelShape::Matrix& matrix : shape.matrices) matrix.leg = (matrix.part + 1) / 2;
+  shape.matrices.back().leg = -1;  // the whole block goes through at once
+  Policy policy;
+  policy.weights = {0, 0.5, 0.5};
+  const Footprint off = footprint(shape, policy, false);
+  policy.cpu_attention = true;
+  const Footprint on = footprint(shape, policy, false);
+  // A leg is what follows attention in one layer and precedes it in the next: twice 3 + 5 + 6
+  // panels of 1 MiB, the last of each matrix half as large.
+  EXPECT_EQ(on.weight_ring - off.weight_ring, 2 * (3 + 5 + 6) * 1_MiB - 6 * 512_KiB);
+  EXPECT_EQ(on.weight_staging, off.weight_staging);
+  EXPECT_EQ(footprint(shape, policy, true).weight_ring,
+            footprint(shape, {}, true).weight_ring + off.weight_ring);  // unified: no legs
+  policy.weights = {0.5, 0.25, 0.25};
+  const Footprint half = footprint(shape, policy, false);
+  const std::size_t leg = half.weight_ring - off.weight_ring;
+  EXPECT_NEAR(static_cast<double>(leg), 12.5 * 1_MiB, 3.0 * 1_MiB);
+}
+
+TEST(Footprint, PlansWhatTheCpuWantsForAttention) {
+  ModelShape shape = model();
+  shape.attention_bytes_per_row = 70000;
+  shape.projected_bytes_per_row = 10000;
+  shape.attended_bytes_per_row = 4096;
+  shape.attention_workspace_bytes = 3_MiB;
+  Policy policy;
+  policy.gpu_batch_size = 8;
+  policy.num_gpu_batches = 2;
+  policy.sweep_tokens = 100;
+  const Footprint off = footprint(shape, policy, false);
+  policy.cpu_attention = true;
+  const Footprint on = footprint(shape, policy, false);
+  EXPECT_EQ(off.scratch, round_up(100 * 70000, 4096));
+  EXPECT_EQ(on.scratch, round_up(100 * 60000, 4096));
+  EXPECT_EQ(on.projected, round_up(100 * 10000, 4096));
+  EXPECT_EQ(on.attention_rows, round_up(16 * 14096, 4096));
+  EXPECT_EQ(on.attention_workspace, 3_MiB);
+  EXPECT_EQ(off.projected + off.attention_rows + off.attention_workspace, 0u);
+  EXPECT_LT(on.kv_staging, off.kv_staging);  // of prompts alone
+  EXPECT_EQ(on.total(Tier::kHost, false) - off.total(Tier::kHost, false),
+            on.attention_rows + on.attention_workspace);
+}
+
+TEST(KvShares, GiveTheDeviceWholeLayersWhereTheCpuAttends) {
+  Policy policy;
+  policy.kv = {0.35, 0.45, 0.2};
+  EXPECT_EQ(kv_shares(policy, 8, false), policy.kv);
+  policy.cpu_attention = true;
+  EXPECT_EQ(kv_shares(policy, 8, true), policy.kv);
+  EXPECT_EQ(device_attention_layers(policy, 8), 2);
+  const PerTier<double> met = kv_shares(policy, 8, false);
+  EXPECT_DOUBLE_EQ(met.device, 0.25);
+  EXPECT_NEAR(met.host / met.disk, 0.45 / 0.2, 1e-9);
+  EXPECT_DOUBLE_EQ(met.device + met.host + met.disk, 1);
+  policy.kv = {0.3, 0, 0.7};
+  EXPECT_EQ(kv_shares(policy, 8, false), (PerTier<double>{0.25, 0, 0.75}));
+  policy.kv = {1, 0, 0};
+  EXPECT_EQ(device_attention_layers(policy, 3), 3);
+  EXPECT_EQ(kv_shares(policy, 3, false), policy.kv);
+}
+
 TEST(Search, DoesWithoutRoomForSwappingWhereTheDiskHasNone) {
   const std::size_t pack = footprint(model(), {}, true).pack;
   const Plan roomy = search(machine(), kShape, kJob, {0, 16_GiB, 100_GiB}, {});

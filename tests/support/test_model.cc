@@ -73,6 +73,12 @@ std::unique_ptr<Backend> make_backend(const TestSetup& setup, Budgets& budgets) 
                                  : make_cpu_backend(options, budgets);
 }
 
+std::unique_ptr<Backend> make_attention(const TestSetup& setup, Budgets& budgets) {
+  if (!setup.policy.cpu_attention || setup.attention != nullptr) return nullptr;
+  return setup.reference_kernels ? make_reference_backend({.threads = setup.threads}, budgets)
+                                 : make_cpu_backend({.threads = setup.threads}, budgets);
+}
+
 }  // namespace
 
 bool tests_on_cuda() {
@@ -83,15 +89,18 @@ bool tests_on_cuda() {
 TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
     : budgets(tests_on_cuda() ? kCudaMemory : kBudget, kBudget, kBudget),
       backend(make_backend(setup, budgets)),
+      attention(make_attention(setup, budgets)),
       disk({.io = setup.io}) {
-  engine.emplace(model.pack(), model.family(), *backend, disk, budgets,
+  engine.emplace(model.pack(), model.family(), setup.device ? *setup.device : *backend, disk,
+                 budgets,
                  Engine::Options{.policy = setup.policy,
                                  .compute = setup.compute,
                                  .disk_directory = setup.disk_directory.empty()
                                                        ? model.directory().parent_path()
                                                        : setup.disk_directory,
                                  .eos = setup.eos,
-                                 .hash_logits = true});
+                                 .hash_logits = true,
+                                 .attention = attention ? attention.get() : setup.attention});
 }
 
 std::vector<TokenId> TestAnswer::ids() const {

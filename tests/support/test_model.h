@@ -71,6 +71,8 @@ struct TestSetup {
   DiskQueue::Io io = DiskQueue::Io::kAuto;
   int threads = 1;
   bool reference_kernels = kReferenceKernels;  // not on CUDA
+  Backend* device = nullptr;                   // somebody's own; null: as the above say
+  Backend* attention = nullptr;  // of the policy's CPU attention; null: the same kernels
   std::vector<TokenId> eos = {};
   std::filesystem::path disk_directory = {};  // empty: beside the pack
 
@@ -83,7 +85,7 @@ class TestEngine {
   TestEngine(const TestModel& model, const TestSetup& setup = {});
 
   Budgets budgets;
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Backend> backend, attention;
   DiskQueue disk;
   std::optional<Engine> engine;  // so that a test can end it and ask the others
 };
