@@ -107,6 +107,15 @@ MatrixView nominal(DType type, std::int64_t rows, std::int64_t cols, int alignme
   return {nullptr, type, rows, cols, (whole + (alignment < 16 ? alignment : 0)) / size};
 }
 
+struct NominalLayouts {
+  NominalLayouts(const MatmulShape& shape, std::int64_t rows, std::int64_t outputs)
+      : w(nominal(shape.input, outputs, shape.inputs, 16)),
+        x(nominal(shape.input, rows, shape.inputs, shape.x_alignment)),
+        y(nominal(shape.output, rows, outputs, shape.y_alignment)) {}
+
+  const Layout w, x, y;
+};
+
 template <typename T>
 T setting(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute) {
   T value{};
@@ -121,6 +130,22 @@ bool sums_in_one_order(const cublasLtMatmulAlgo_t& algorithm) {
   return setting<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) <= 1 &&
          setting<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) ==
              CUBLASLT_REDUCTION_SCHEME_NONE;
+}
+
+// It was found for one number of rows and of outputs, but all others will use it too.
+bool takes_any_size(cublasLtHandle_t handle, const Description& description,
+                    const MatmulShape& shape, const cublasLtMatmulAlgo_t& algorithm) {
+  for (const std::int64_t rows : {1, 33, 128, 16384})
+    for (const std::int64_t outputs : {1, 8, 1000, 8192}) {
+      const NominalLayouts sized(shape, rows, outputs);
+      cublasLtMatmulHeuristicResult_t result{};
+      if (cublasLtMatmulAlgoCheck(handle, description.get(), sized.w.get(), sized.x.get(),
+                                  sized.y.get(), sized.y.get(), &algorithm,
+                                  &result) != CUBLAS_STATUS_SUCCESS ||
+          result.workspaceSize > Matmul::kWorkspaceBytes)
+        return false;
+    }
+  return true;
 }
 
 }  // namespace
@@ -157,9 +182,7 @@ Matmul::Algorithm Matmul::choose(const MatmulShape& shape) const {
 }
 
 std::optional<cublasLtMatmulAlgo_t> Matmul::find(const MatmulShape& shape, bool bias) const {
-  const Layout w(nominal(shape.input, kNominalOutputs, shape.inputs, 16));
-  const Layout x(nominal(shape.input, kNominalRows, shape.inputs, shape.x_alignment));
-  const Layout y(nominal(shape.output, kNominalRows, kNominalOutputs, shape.y_alignment));
+  const NominalLayouts large(shape, kNominalRows, kNominalOutputs);
   // An address is looked at for its alignment only.
   const auto* const at =
       reinterpret_cast<const void*>(static_cast<std::uintptr_t>(shape.bias_alignment));
@@ -168,14 +191,18 @@ std::optional<cublasLtMatmulAlgo_t> Matmul::find(const MatmulShape& shape, bool 
 
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
   int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_.get(), description.get(), w.get(), x.get(), y.get(),
-                                     y.get(), preference.get(), kCandidates, found.data(), &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_.get(), description.get(), large.w.get(), large.x.get(), large.y.get(), large.y.get(),
+      preference.get(), kCandidates, found.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
   check(status, "cublasLtMatmulAlgoGetHeuristic", to_string(shape));
-  for (const auto& result : std::span(found).first(static_cast<std::size_t>(count)))
-    if (result.state == CUBLAS_STATUS_SUCCESS && sums_in_one_order(result.algo)) return result.algo;
-  return std::nullopt;
+  std::optional<cublasLtMatmulAlgo_t> best;
+  for (const auto& result : std::span(found).first(static_cast<std::size_t>(count))) {
+    if (result.state != CUBLAS_STATUS_SUCCESS || !sums_in_one_order(result.algo)) continue;
+    if (takes_any_size(handle_.get(), description, shape, result.algo)) return result.algo;
+    if (!best) best = result.algo;  // a product that it doesn't take will say so
+  }
+  return best;
 }
 
 void Matmul::run(cudaStream_t stream, const MatmulProblem& p, const Algorithm& algorithm) const {
