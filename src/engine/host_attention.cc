@@ -71,7 +71,8 @@ MatrixView HostAttention::take(std::int64_t cols, DType dtype) {
 }
 
 Event HostAttention::attend(std::span<const AttentionSpan> spans, const Event& ready, MatrixView q,
-                            MatrixView k, MatrixView v, std::int64_t first_row) {
+                            MatrixView k, MatrixView v, const Event& projected,
+                            std::int64_t first_row) {
   UnderWay next;
   std::vector<AttentionSpan> here(spans.begin(), spans.end());
   for (AttentionSpan& span : here) {
@@ -85,7 +86,7 @@ Event HostAttention::attend(std::span<const AttentionSpan> spans, const Event& r
       next.rows.push_back({span.first_row, 1});
   }
   Stream& up = device_.store();
-  up.wait(device_.compute().record());
+  up.wait(projected);
   for (const Rows& rows : next.rows)
     for (const auto& [to, from] : {std::pair{q_, q}, std::pair{k_, k}, std::pair{v_, v}})
       copy_rows(up, to, Tier::kHost, rows.first, from, Tier::kDevice, rows.first - first_row,

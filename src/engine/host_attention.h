@@ -41,11 +41,11 @@ class HostAttention {
   /// The bounds of its kernel table.
   static KernelLimits limits(int heads, int head_dim, int rows);
 
-  /// Appends and attends, after `ready` and after what the compute stream was given so far. Spans
-  /// have one row each, numbered as q, k, v in device memory are; these rows aren't changed before
-  /// `collect`. Row 0 is row `first_row` of the block. The pages may be reused after the event.
+  /// Appends and attends, when `projected` (q, k, v in device memory) and `ready` (the pages) are
+  /// done. Spans have one row each, numbered as in q, k, v, whose row 0 is row `first_row` of the
+  /// block; they mustn't change before `collect`. The pages may be reused after the event.
   Event attend(std::span<const AttentionSpan> spans, const Event& ready, MatrixView q, MatrixView k,
-               MatrixView v, std::int64_t first_row);
+               MatrixView v, const Event& projected, std::int64_t first_row);
   /// Later work of the compute stream finds the results in `to`, whose row 0 is row `first_row` of
   /// the block: those of all calls since the last collection of these rows.
   void collect(MatrixView to, std::int64_t first_row);

@@ -162,13 +162,15 @@ std::vector<AttentionSpan> Sweep::attention_spans(const KvPipeline::Side& side) 
 }
 
 void Sweep::attend(int, MatrixView q, MatrixView k, MatrixView v) {
+  Event projected;  // without the device's own attention, which the host needn't wait for
+  if (host_ != nullptr) projected = device_.compute().record();
   for (std::size_t i = 0; i < half_.num_micro_batches; ++i) {
     KvPipeline::Pages pages = kv_pipeline_.take();
     kv_pipeline_.prefetch();  // of the next micro-batch
     Event by_device, by_host;
     if (!pages.host.members.empty())
       by_host = host_->attend(attention_spans(pages.host), pages.host.lease.ready, q, k, v,
-                              half_.first_row);
+                              projected, half_.first_row);
     if (!pages.device.members.empty()) by_device = attend_on_device(pages.device, q, k, v);
     kv_pipeline_.close(std::move(pages), std::move(by_device), std::move(by_host));
   }
