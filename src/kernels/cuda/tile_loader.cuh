@@ -52,7 +52,8 @@ class TileLoader {
     fetch(slot, layout_.values + codes_, layout_.v_pairs + pairs_);
   }
 
-  /// Puts down what was fetched; numbers past the head's end are 0.
+  /// Puts down what was fetched. Past the head's end are numbers that meet zeros of q, and results
+  /// that nobody stores.
   __device__ void put_keys() {
     // Nobody reads the notes about the values of the block before any more.
     if (threadIdx.x < kTileKeys) shared_.not_finite[threadIdx.x] = 0;
@@ -92,8 +93,7 @@ class TileLoader {
 
   __device__ void put(int i, const uint4& words) {
     __half* row = &shared_.numbers[unit(i) / kUnits * SharedTile<kDims>::kStride];
-    const bool inside = column_ * kEight < layout_.head_dim;
-    *reinterpret_cast<uint4*>(row + column_ * kEight) = inside ? words : make_uint4(0, 0, 0, 0);
+    *reinterpret_cast<uint4*>(row + column_ * kEight) = words;
   }
 
   __device__ static bool is_finite(unsigned two_halves) {
