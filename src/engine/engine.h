@@ -92,6 +92,7 @@ std::size_t attention_workspace_bytes(const ModelConfig& config, int threads);
 /// `format_of(tensor)`: how the pack stores (or would store) it.
 ModelShape shape_of(const Family& family,
                     const std::function<WeightFormat(const TensorSpec&)>& format_of, int kv_bits,
-                    int kv_group, const KernelLimits& limits, std::size_t workspace_bytes);
+                    int kv_group, const KernelLimits& limits,
+                    const PerTier<std::size_t>& workspace_bytes);
 
 }  // namespace barge

@@ -80,7 +80,8 @@ std::size_t attention_workspace_bytes(const ModelConfig& config, int threads) {
 
 ModelShape shape_of(const Family& family,
                     const std::function<WeightFormat(const TensorSpec&)>& format_of, int kv_bits,
-                    int kv_group, const KernelLimits& limits, std::size_t workspace_bytes) {
+                    int kv_group, const KernelLimits& limits,
+                    const PerTier<std::size_t>& workspace_bytes) {
   const ModelConfig& c = family.config();
   ModelShape shape{.name = c.name,
                    .layers = c.layers,

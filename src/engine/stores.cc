@@ -31,7 +31,7 @@ Policy on_device(Policy policy, int layers, const Device& device) {
 }
 
 ModelShape shape_in_pack(const Pack& pack, const Family& family, const Policy& policy, int kv_group,
-                         const KernelLimits& limits, std::size_t workspace,
+                         const KernelLimits& limits, const PerTier<std::size_t>& workspace,
                          std::size_t attention_workspace) {
   ModelShape shape = shape_of(
       family,
@@ -82,7 +82,9 @@ Stores::Stores(const Pack& pack, const Family& family, Backend& backend, DiskQue
       shape_(shape_in_pack(
           pack, family, policy_, options.kv_group, kernel_limits_,
           backend.workspace_bytes(kernel_limits_),
-          cpu_ == nullptr ? 0 : cpu_->workspace_bytes(attention_limits(family.config(), policy_)))),
+          cpu_ == nullptr
+              ? 0
+              : cpu_->workspace_bytes(attention_limits(family.config(), policy_)).device)),
       footprint_(barge::footprint(shape_, policy_, device_.unified())),
       kernels_(backend.make_kernels(kernel_limits_)),
       buffers_(device_, footprint_) {

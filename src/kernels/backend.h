@@ -5,6 +5,7 @@
 
 #include "core/cpu_device.h"
 #include "core/device.h"
+#include "core/tier.h"
 #include "kernels/kernels.h"
 
 namespace barge {
@@ -20,8 +21,9 @@ class Backend {
   /// Throws ConfigError for what the device can't multiply or the limits don't cover. The table
   /// must neither outlive the backend nor be destroyed before its work is done.
   virtual std::unique_ptr<Kernels> make_kernels(const KernelLimits& limits) = 0;
-  /// Bytes that make_kernels allocates on the device (tag "workspace").
-  virtual std::size_t workspace_bytes(const KernelLimits& limits) = 0;
+  /// Bytes that make_kernels allocates on the device (tag "workspace") and, where that is another
+  /// memory, on the host.
+  virtual PerTier<std::size_t> workspace_bytes(const KernelLimits& limits) = 0;
 };
 
 /// The CPU with its fast kernels.

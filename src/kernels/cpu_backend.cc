@@ -14,8 +14,8 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Kernels> make_kernels(const KernelLimits& limits) override {
     return make_cpu_kernels(device_, limits);
   }
-  std::size_t workspace_bytes(const KernelLimits& limits) override {
-    return cpu_workspace_bytes(limits, device_.pool().threads());
+  PerTier<std::size_t> workspace_bytes(const KernelLimits& limits) override {
+    return {.device = cpu_workspace_bytes(limits, device_.pool().threads())};
   }
 
  private:
@@ -32,7 +32,7 @@ class ReferenceBackend final : public Backend {
   std::unique_ptr<Kernels> make_kernels(const KernelLimits& limits) override {
     return make_reference_kernels(device_, limits);
   }
-  std::size_t workspace_bytes(const KernelLimits&) override { return 0; }
+  PerTier<std::size_t> workspace_bytes(const KernelLimits&) override { return {}; }
 
  private:
   CpuDevice device_;

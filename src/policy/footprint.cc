@@ -105,8 +105,8 @@ std::size_t Footprint::total(Tier tier, bool unified) const {
                                 workspace + weight_ring + kv_staging + projected + weights.device +
                                 kv.device;
   const std::size_t on_host = tokenizer + lookup_host + weight_staging + kv_host_staging +
-                              logits_host + sampler + attention_rows + attention_workspace +
-                              weights.host + kv.host;
+                              logits_host + sampler + workspace_host + attention_rows +
+                              attention_workspace + weights.host + kv.host;
   switch (tier) {
     case Tier::kDevice:
       return unified ? 0 : on_device;
@@ -140,7 +140,8 @@ void add_rows(Footprint& f, const ModelShape& shape, const Policy& policy, bool 
   f.attended = pages_of(rows * shape.attended_bytes_per_row);
   f.wanted = pages_of(sequences * shape.wanted_bytes_per_row);
   f.lookup = f.lookup_host = pages_of(rows * shape.table_row_bytes);
-  f.workspace = pages_of(shape.workspace_bytes);
+  f.workspace = pages_of(shape.workspace_bytes.device);
+  f.workspace_host = pages_of(shape.workspace_bytes.host);
   f.tokenizer = pages_of(shape.tokenizer_bytes);
   if (!unified) f.logits_host = pages_of(sequences * shape.logits_row_bytes);
   f.sampler = pages_of(shape.sampler_bytes);

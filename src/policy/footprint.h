@@ -18,7 +18,7 @@ struct Footprint {
   std::size_t projected = 0;  // q, k, v beside scratch: where the CPU attends
   // Buffers on the host. A unified device has no weight_staging, kv_host_staging, logits_host.
   std::size_t tokenizer = 0, lookup_host = 0, weight_staging = 0, kv_host_staging = 0;
-  std::size_t logits_host = 0, sampler = 0;
+  std::size_t logits_host = 0, sampler = 0, workspace_host = 0;
   std::size_t attention_rows = 0, attention_workspace = 0;  // where the CPU attends
   // By home.
   PerTier<std::size_t> weights, kv;  // kv.host includes the tails of disk pages

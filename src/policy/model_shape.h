@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/tier.h"
+
 namespace barge {
 
 /// What plans need to know of a model at given bits: sizes and operations, no bytes of it.
@@ -33,7 +35,7 @@ struct ModelShape {
   std::size_t logits_row_bytes = 0;  // of them the logits, copied to a discrete device's host
   std::size_t sampler_bytes = 0;     // host scratch for drawing one token
   std::size_t table_row_bytes = 0;   // encoded rows of all tables looked up for one token
-  std::size_t workspace_bytes = 0;   // of the kernel table
+  PerTier<std::size_t> workspace_bytes;  // of the kernel table
   std::size_t attention_workspace_bytes = 0;  // of the CPU kernels, where they attend
   std::size_t tokenizer_bytes = 0;
 

@@ -304,9 +304,9 @@ TEST(Engine, AllocatesWhatTheFootprintSays) {
     const KernelLimits limits = kernel_limits(tiny().family(), setup.policy, DType::kF32);
     ModelShape shape = shape_of(
         tiny().family(), [](const TensorSpec&) { return WeightFormat{.encoding = Encoding::kF32}; },
-        32, 64, limits, cpu_workspace_bytes(limits, 1));
+        32, 64, limits, test.backend->workspace_bytes(limits));
     shape.attention_workspace_bytes = attention_workspace_bytes(tiny().family().config(), 1);
-    const bool unified = c.link == 0;
+    const bool unified = setup.unified();
     const Footprint planned = footprint(shape, setup.policy, unified);
     for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
       const std::size_t plan = planned.total(tier, unified);

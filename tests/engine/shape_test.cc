@@ -19,7 +19,7 @@ WeightFormat f32(const TensorSpec&) { return {.encoding = Encoding::kF32}; }
 ModelShape shape_of_named(const std::string& name, DType compute = DType::kF32) {
   const auto family = make_family(config_by_name(name));
   const KernelLimits limits = kernel_limits(*family, Policy{}, compute);
-  return shape_of(*family, f32, 16, 64, limits, 12345);
+  return shape_of(*family, f32, 16, 64, limits, {.device = 12345});
 }
 
 const ModelShape::Matrix& matrix(const ModelShape& shape, const std::string& name) {
@@ -56,7 +56,7 @@ TEST(ShapeOf, ListsATiedTableOnceAndAsVisited) {
   EXPECT_TRUE(embed.table);
   EXPECT_TRUE(embed.visited);
   EXPECT_EQ(shape.table_row_bytes, 4u * static_cast<std::size_t>(shape.hidden));
-  EXPECT_EQ(shape.workspace_bytes, 12345u);
+  EXPECT_EQ(shape.workspace_bytes.device, 12345u);
 }
 
 TEST(ShapeOf, KnowsThatOptLooksUpPositionsAndNeverMultipliesByThem) {
@@ -106,7 +106,7 @@ TEST(ShapeOf, PanelsHoldAllRowsInWholeSectors) {
 
 TEST(ShapeOf, NamesTheBitsThatAKvCacheCannotHave) {
   const auto family = make_family(config_by_name("opt-125m@1"));
-  EXPECT_THAT([&] { (void)shape_of(*family, f32, 8, 64, {}, 0); },
+  EXPECT_THAT([&] { (void)shape_of(*family, f32, 8, 64, {}, {}); },
               testing::ThrowsMessage<ConfigError>(testing::HasSubstr("got 8")));
 }
 

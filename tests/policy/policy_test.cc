@@ -39,7 +39,7 @@ ModelShape model() {
   shape.scratch_bytes_per_row = 60000;
   shape.wanted_bytes_per_row = 210000;
   shape.table_row_bytes = 1152;
-  shape.workspace_bytes = 8_MiB;
+  shape.workspace_bytes.device = 8_MiB;
   shape.tokenizer_bytes = 4_MiB;
   return shape;
 }

@@ -21,7 +21,7 @@ class ForwardingBackend final : public Backend {
   std::unique_ptr<Kernels> make_kernels(const KernelLimits& limits) override {
     return std::make_unique<Table>(*this, to_->make_kernels(limits));
   }
-  std::size_t workspace_bytes(const KernelLimits& limits) override {
+  PerTier<std::size_t> workspace_bytes(const KernelLimits& limits) override {
     return to_->workspace_bytes(limits);
   }
 

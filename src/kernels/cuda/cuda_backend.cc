@@ -72,7 +72,7 @@ class CudaBackend final : public Backend {
     return make_cuda_kernels(device_, limits);
   }
 
-  std::size_t workspace_bytes(const KernelLimits& limits) override {
+  PerTier<std::size_t> workspace_bytes(const KernelLimits& limits) override {
     return cuda_workspace_bytes(limits);
   }
 

@@ -43,7 +43,7 @@ class CudaKernels final : public Kernels {
   CudaKernels(CudaDevice& device, const KernelLimits& limits)
       : limits_(limits),
         stream_(device.compute()),
-        memory_(device.allocate(Tier::kDevice, cuda_workspace_bytes(limits), "workspace")),
+        memory_(device.allocate(Tier::kDevice, cuda_workspace_bytes(limits).device, "workspace")),
         workspace_(memory_.data(), shared_bytes(limits)),
         uploads_(device, device.events(), {memory_.data() + workspace_.size(), kUploadBytes}),
         product_(device, limits, workspace_) {}
@@ -152,8 +152,9 @@ class CudaKernels final : public Kernels {
 
 }  // namespace
 
-std::size_t cuda_workspace_bytes(const KernelLimits& limits) {
-  return round_up(shared_bytes(limits) + kUploadBytes, kSectorBytes);
+PerTier<std::size_t> cuda_workspace_bytes(const KernelLimits& limits) {
+  return {.device = round_up(shared_bytes(limits) + kUploadBytes, kSectorBytes),
+          .host = kUploadBytes + kSectorBytes};  // a page for the check of products
 }
 
 std::unique_ptr<Kernels> make_cuda_kernels(CudaDevice& device, const KernelLimits& limits) {

@@ -3,15 +3,17 @@
 #include <cstddef>
 #include <memory>
 
+#include "core/tier.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/kernels.h"
 
 namespace barge::cuda {
 
-/// Bytes of device memory that make_cuda_kernels allocates (tag "workspace").
-std::size_t cuda_workspace_bytes(const KernelLimits& limits);
+/// Bytes that make_cuda_kernels allocates on the device (tag "workspace") and pins on the host (tag
+/// "uploads").
+PerTier<std::size_t> cuda_workspace_bytes(const KernelLimits& limits);
 
-/// The GPU's table of kernels. It also pins kUploadBytes and a page of host memory (tag "uploads").
+/// The GPU's table of kernels.
 /// Throws ConfigError for a compute type that the GPU doesn't multiply. Must neither outlive
 /// `device` nor be destroyed before its work is done.
 std::unique_ptr<Kernels> make_cuda_kernels(CudaDevice& device, const KernelLimits& limits);
