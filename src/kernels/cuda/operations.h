@@ -37,6 +37,10 @@ void add_bias(cudaStream_t stream, const float* bias, MatrixView y, Epilogue epi
 /// All numbers of a panel as [layout.rows, layout.cols] in `to`'s type (rows `to.stride` apart),
 /// rounded once. Any encoding, either group axis.
 void dequantise(cudaStream_t stream, const WeightPanel& panel, MatrixView to);
+/// The same for `count` panels of one layout, `spacing` bytes apart, as consecutive rows: tables
+/// have thousands of small panels, which would be as many launches.
+void dequantise_alike(cudaStream_t stream, const WeightPanel& first, std::size_t count,
+                      std::size_t spacing, MatrixView to);
 /// The same into f32, added to what is there if kAdd: embeddings.
 void decode_rows(cudaStream_t stream, const WeightPanel& rows, MatrixView out, Epilogue epilogue);
 

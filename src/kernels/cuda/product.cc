@@ -97,6 +97,19 @@ std::size_t count_decodable(std::span<const WeightPanel> panels, DType type) {
   return count;
 }
 
+// How many of `panels` from the first have its layout and lie behind it at equal distances.
+std::size_t count_alike(std::span<const WeightPanel> panels) {
+  const auto alike = [&](std::size_t i) {
+    const PanelLayout &a = panels[0].layout, &b = panels[i].layout;
+    return a.rows == b.rows && a.cols == b.cols && a.format == b.format &&
+           panels[i].data > panels[i - 1].data &&
+           panels[i].data - panels[i - 1].data == panels[1].data - panels[0].data;
+  };
+  std::size_t count = 1;
+  while (count < panels.size() && alike(count)) ++count;
+  return count;
+}
+
 std::int64_t sum_of_rows(std::span<const WeightPanel> panels) {
   std::int64_t rows = 0;
   for (const WeightPanel& panel : panels) rows += panel.layout.rows;
@@ -155,9 +168,14 @@ Product::Decoded Product::decode(cudaStream_t stream, std::span<const WeightPane
   const MatrixView all{decoded_.data(), compute_, sum_of_rows(panels.first(decodable)), layout.cols,
                        aligned_stride(layout.cols, compute_)};
   std::int64_t row = 0;
-  for (const WeightPanel& panel : panels.first(decodable)) {
-    dequantise(stream, panel, all.row_range(row, panel.layout.rows));
-    row += panel.layout.rows;
+  for (auto left = panels.first(decodable); !left.empty();) {
+    const std::size_t count = count_alike(left);
+    const std::int64_t rows = sum_of_rows(left.first(count));
+    dequantise_alike(stream, left.front(), count,
+                     count > 1 ? static_cast<std::size_t>(left[1].data - left[0].data) : 0,
+                     all.row_range(row, rows));
+    left = left.subspan(count);
+    row += rows;
   }
   return {all, decodable};
 }
