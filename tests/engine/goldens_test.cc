@@ -85,6 +85,17 @@ TEST_P(TinyGoldens, LogitsAreThoseOfHuggingFaceFromDisk) {
   compare(goldens, TestModel(goldens.model), setup);
 }
 
+TEST_P(TinyGoldens, LogitsAreThoseOfHuggingFaceWhereTheCpuAttends) {
+  const Goldens goldens = read_goldens(kDirectory, GetParam());
+  TestSetup setup;
+  setup.policy.cpu_attention = true;
+  setup.policy.weights = setup.policy.kv = {.device = 0, .host = 1, .disk = 0};
+  setup.policy.gpu_batch_size = 2;
+  setup.policy.num_gpu_batches = 3;
+  setup.emulate_link = 1e9;
+  compare(goldens, TestModel(goldens.model), setup);
+}
+
 std::vector<std::string> tiny_names() {
   std::vector<std::string> names = golden_names(kDirectory);
   std::erase(names, "smollm2");
