@@ -46,7 +46,8 @@ class Engine {
     std::vector<TokenId> eos;
     bool hash_logits = false;  // fill SampledToken::logits_hash
     /// The CPU that attends beside a discrete device where the policy wants that; must outlive the
-    /// engine. Null: the engine makes itself one of so many threads (0: all).
+    /// engine. Null: the engine makes itself one of so many threads (0: all but two, which feed the
+    /// device and the disk meanwhile).
     Backend* attention = nullptr;
     int attention_threads = 0;
     /// Called on the engine's thread when it ends because of this, before any request is told.
@@ -85,7 +86,8 @@ class Engine {
 /// Bounds of the kernel table that an engine makes.
 KernelLimits kernel_limits(const Family& family, const Policy& policy, DType compute);
 
-/// Bytes of workspace of a CPU with so many threads (0: all) that attends beside a device.
+/// Bytes of workspace of the CPU that attends beside a device, made as Options::attention_threads
+/// says.
 std::size_t attention_workspace_bytes(const ModelConfig& config, int threads);
 
 /// The shape that plans are made of, from a family and its tensors' formats at these bits.

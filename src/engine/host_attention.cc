@@ -1,5 +1,6 @@
 #include "engine/host_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -46,6 +47,10 @@ HostAttention::~HostAttention() {
   wait_quietly(device_.store());
   wait_quietly(cpu_.device().compute());
   wait_quietly(device_.compute());
+}
+
+int HostAttention::threads(int wanted) {
+  return wanted > 0 ? wanted : std::max(1, usable_processors() - 2);
 }
 
 KernelLimits HostAttention::limits(int heads, int head_dim, int rows) {

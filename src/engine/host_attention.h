@@ -38,6 +38,8 @@ class HostAttention {
   HostAttention(const HostAttention&) = delete;
   HostAttention& operator=(const HostAttention&) = delete;
 
+  /// Of the CPU, `wanted` or (0) as many as leave two for those who feed the device and the disk.
+  static int threads(int wanted);
   /// The bounds of its kernel table.
   static KernelLimits limits(int heads, int head_dim, int rows);
 

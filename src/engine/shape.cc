@@ -75,7 +75,7 @@ KernelLimits kernel_limits(const Family& family, const Policy& policy, DType com
 
 std::size_t attention_workspace_bytes(const ModelConfig& config, int threads) {
   return cpu_workspace_bytes(HostAttention::limits(config.heads, config.head_dim, 0),
-                             threads > 0 ? threads : usable_processors());
+                             HostAttention::threads(threads));
 }
 
 ModelShape shape_of(const Family& family,

@@ -73,7 +73,8 @@ Stores::Stores(const Pack& pack, const Family& family, Backend& backend, DiskQue
     : device_(backend.device()),
       policy_(on_device(options.policy, family.config().layers, device_)),
       own_cpu_(policy_.cpu_attention && options.attention == nullptr
-                   ? make_cpu_backend({.threads = options.attention_threads}, budgets)
+                   ? make_cpu_backend(
+                         {.threads = HostAttention::threads(options.attention_threads)}, budgets)
                    : nullptr),
       cpu_(!policy_.cpu_attention ? nullptr
            : own_cpu_             ? own_cpu_.get()
