@@ -94,6 +94,10 @@ void bench(const Options& o) {
     json["sweeps"] = run.sweeps;
     runs.push_back(std::move(json));
   }
+  if (!o.trace.empty()) {
+    session.engine.reset();  // ends the last sweep
+    session.machine.trace->write(o.trace);
+  }
   std::sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) {
     return a["seconds"].template get<double>() < b["seconds"].template get<double>();
   });
@@ -129,6 +133,8 @@ void add_bench(CLI::App& app) {
   command->add_option("--repetitions", o->repetitions, "the median one is shown")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command->add_option("--trace", o->trace,
+                      "file for what streams, disk and sweeps did: ui.perfetto.dev shows it");
   command->add_flag("--json", o->json, "one object");
   add_common_flags(*command);
   command->callback([command, o] {

@@ -35,7 +35,7 @@ struct Options {
 
   // Workload
   int prompt_len = 512, gen_len = 32, num_prompts = 0, repetitions = 1;
-  std::filesystem::path input, output;
+  std::filesystem::path input, output, trace;
   bool strict = false, overwrite = false;
 
   // Server

@@ -13,6 +13,7 @@
 #include "core/errors.h"
 #include "core/log.h"
 #include "core/progress.h"
+#include "kernels/traced_backend.h"
 #include "pack/cache.h"
 #include "probe/probe.h"
 
@@ -61,12 +62,22 @@ Budgets budgets_of(const Options& o, const Accelerator& accelerator,
           sized(o.disk_space, "--disk-space", disk, disk + (std::size_t{1} << 40))};
 }
 
-DiskQueue::Options queue_options(const Options& o) {
+DiskQueue::Options queue_options(const Options& o, Trace* trace) {
   DiskQueue::Options options;
+  options.trace = trace;
   options.io = o.io == "uring"   ? DiskQueue::Io::kUring
                : o.io == "pread" ? DiskQueue::Io::kPread
                                  : DiskQueue::Io::kAuto;
   return options;
+}
+
+std::unique_ptr<Trace> make_trace(const Options& o) {
+  static const SteadyClock clock;
+  return o.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
+}
+
+std::unique_ptr<Backend> traced(std::unique_ptr<Backend> backend, Trace* trace) {
+  return trace == nullptr ? std::move(backend) : make_traced_backend(std::move(backend), *trace);
 }
 
 }  // namespace
@@ -76,9 +87,10 @@ Machine::Machine(const Options& o)
       disk_directory(existing(o.disk_dir.empty() ? cache_directory : o.disk_dir)),
       accelerator(o),
       budgets(budgets_of(o, accelerator, disk_directory)),
-      backend(accelerator.make_backend(budgets)),
+      trace(make_trace(o)),
+      backend(traced(accelerator.make_backend(budgets), trace.get())),
       compute(compute_type(o.dtype, accelerator, *backend)),
-      disk(queue_options(o)) {}
+      disk(queue_options(o, trace.get())) {}
 
 Profile Machine::profile(bool quick, bool renew) {
   const ProbeOptions options{disk_directory, budgets.device.limit(), quick ? 8.0 : 60.0, compute};

@@ -9,6 +9,7 @@
 
 #include "cli/accelerator.h"
 #include "cli/options.h"
+#include "core/trace.h"
 #include "engine/text_engine.h"
 #include "model/chat_template.h"
 #include "model/description.h"
@@ -28,6 +29,7 @@ struct Machine {
   std::filesystem::path cache_directory, disk_directory;
   Accelerator accelerator;
   Budgets budgets;
+  std::unique_ptr<Trace> trace;  // null unless --trace is given; of backend and disk
   std::unique_ptr<Backend> backend;
   DType compute;
   DiskQueue disk;

@@ -18,6 +18,7 @@
 #include "offload/disk_backend.h"
 #include "offload/disk_gate.h"
 #include "offload/disk_request.h"
+#include "offload/traced_disk.h"
 
 namespace barge {
 namespace {
@@ -40,6 +41,12 @@ std::unique_ptr<DiskBackend> make_backend(const DiskQueue::Options& options) {
     log::info(concat("disk requests go through pread on threads: ", refusal.what()));
     return make_pread_backend(options.depth);
   }
+}
+
+std::unique_ptr<DiskBackend> make_traced_backend(const DiskQueue::Options& options) {
+  auto backend = make_backend(options);
+  if (options.trace == nullptr) return backend;
+  return make_traced_disk(std::move(backend), *options.trace);
 }
 
 void check_alignment(const char* what, const DiskFile& file, std::uint64_t offset, const void* data,
@@ -332,7 +339,7 @@ class DiskQueue::Impl {
   std::optional<DiskGate> gate_;  // only the destructor empties it
 };
 
-DiskQueue::DiskQueue(Options options) : DiskQueue(options, make_backend(options)) {}
+DiskQueue::DiskQueue(Options options) : DiskQueue(options, make_traced_backend(options)) {}
 DiskQueue::DiskQueue(Options options, std::unique_ptr<DiskBackend> backend)
     : impl_(std::make_unique<Impl>(options, std::move(backend))) {}
 DiskQueue::~DiskQueue() = default;

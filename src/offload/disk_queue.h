@@ -14,6 +14,7 @@
 namespace barge {
 
 class DiskBackend;
+class Trace;
 
 /// An open file whose offsets, lengths and addresses are multiples of 4096. Move-only.
 class DiskFile {
@@ -62,6 +63,7 @@ class DiskQueue {
     Io io = Io::kAuto;                       // auto says in the log what it chose and why
     int depth = 32;                          // requests under way at once
     std::size_t request_bytes = 512 * 1024;  // larger ones are cut into these
+    Trace* trace = nullptr;                  // told of all reads and writes; outlives the queue
   };
   /// Runs on the queue's thread when the bytes are there, before the event is done; what it throws
   /// becomes the event's failure. Must not block.
