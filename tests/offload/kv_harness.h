@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "core/cpu_device.h"
 #include "core/errors.h"
 #include "offload/disk_backend.h"
 #include "offload/kv_store.h"
+#include "tests/offload/late_device.h"
 #include "tests/support/temp_directory.h"
 
 namespace barge {
@@ -41,6 +41,7 @@ class KvHarness {
     DiskQueue::Io io = DiskQueue::Io::kPread;
     KvStore::Options store;
     bool host_attends = false;  // to generated positions
+    unsigned late = 0;          // seed of the streams' and the disk's delays, 0: none
   };
   struct Sequence {
     int max_positions = 0;
@@ -54,10 +55,13 @@ class KvHarness {
   explicit KvHarness(Config given, std::unique_ptr<DiskBackend> backend = nullptr)
       : config(std::move(given)),
         budgets(1_GiB, 1_GiB, 1_GiB),
-        device({.threads = 1, .emulate_link = config.link}, budgets),
-        host({.threads = 1}, budgets),
-        disk(backend ? std::make_unique<DiskQueue>(DiskQueue::Options{}, std::move(backend))
-                     : std::make_unique<DiskQueue>(DiskQueue::Options{.io = config.io})) {
+        device({.threads = 1, .emulate_link = config.link}, budgets, config.late),
+        host({.threads = 1}, budgets, config.late > 0 ? config.late + 100 : 0) {
+    const DiskQueue::Options options{.io = config.io};
+    if (config.late > 0)
+      backend = std::make_unique<LateDisk>(make_pread_backend(options.depth), config.late + 200);
+    disk = backend ? std::make_unique<DiskQueue>(options, std::move(backend))
+                   : std::make_unique<DiskQueue>(options);
     config.store.disk_directory = directory.path();
     if (config.host_attends) config.store.attending_host = &host;
     store = std::make_unique<KvStore>(config.store, device, *disk, budgets.disk);
@@ -186,7 +190,7 @@ class KvHarness {
   Config config;
   test::TempDirectory directory;
   Budgets budgets;
-  CpuDevice device, host;
+  LateDevice device, host;
   std::unique_ptr<DiskQueue> disk;
   std::unique_ptr<KvStore> store;
   std::map<Id, Sequence> live;

@@ -28,6 +28,11 @@ KvHarness::Config config(double link, DiskQueue::Io io, KvFormat format, int pag
           device_layers.has_value()};
 }
 
+Schedule late(std::string name, KvHarness::Config config, int seed) {
+  config.late = static_cast<unsigned>(seed);
+  return {std::move(name), std::move(config), seed};
+}
+
 std::vector<Schedule> schedules() {
   using Io = DiskQueue::Io;
   const KvFormat f16{Encoding::kF16, 2, 16};    // 128-byte records
@@ -52,6 +57,11 @@ std::vector<Schedule> schedules() {
       {"HostAttendsOnDisk", config(slow, Io::kUring, f16, 5, {0, 0, 1}, 0), 15},
       {"HostAttendsInThreeLayers", config(slow, Io::kPread, q4, 7, {0.25, 0.35, 0.4}, 1), 16},
       {"HostAttendsPagesOfOnePosition", config(slow, Io::kPread, f16, 1, {0.5, 0.2, 0.3}, 2), 17},
+      late("LateHost", config(slow, Io::kPread, f16, 8, {0, 1, 0}), 18),
+      late("LateDisk", config(slow, Io::kPread, f16, 8, {0, 0, 1}), 19),
+      late("LateMixed", config(slow, Io::kPread, f32, 7, {0.3, 0.3, 0.4}), 20),
+      late("LateUnified", config(0, Io::kPread, f16, 5, {0, 0.4, 0.6}), 21),
+      late("LateHostAttends", config(slow, Io::kPread, f32, 5, {0.2, 0.3, 0.5}, 0), 22),
   };
 }
 

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "core/bytes.h"
-#include "core/cpu_device.h"
 #include "core/errors.h"
+#include "tests/offload/late_device.h"
 #include "tests/offload/small_pack.h"
 #include "tests/support/temp_directory.h"
 
@@ -35,6 +35,7 @@ const std::vector<int> kVisits{2, 3, 4, 3, 0};  // one matrix twice, and a tied 
 struct Machine {
   double link = 0;
   DiskQueue::Io io = DiskQueue::Io::kAuto;
+  unsigned late = 0;  // seed of the streams' and the disk's delays, 0: none
 };
 
 class WeightStoreTest : public testing::TestWithParam<Machine> {
@@ -51,8 +52,12 @@ class WeightStoreTest : public testing::TestWithParam<Machine> {
       if (pack_->tensors()[static_cast<std::size_t>(several)].panels.size() < 3)
         throw Error("the tests want tensors of several panels");
     }
-    disk_ = std::make_unique<DiskQueue>(
-        DiskQueue::Options{.io = GetParam().io, .depth = 4, .request_bytes = 16384});
+    const DiskQueue::Options options{.io = GetParam().io, .depth = 4, .request_bytes = 16384};
+    const unsigned late = GetParam().late;
+    disk_ = late > 0
+                ? std::make_unique<DiskQueue>(
+                      options, std::make_unique<LateDisk>(make_pread_backend(options.depth), late))
+                : std::make_unique<DiskQueue>(options);
   }
 
   Homes all(Tier tier) const {
@@ -133,7 +138,7 @@ class WeightStoreTest : public testing::TestWithParam<Machine> {
   Budgets budgets_{64_MiB, 64_MiB, 64_MiB};
   test::TempDirectory directory_;
   std::filesystem::path path_ = directory_.path() / "pack";
-  CpuDevice device_{{.threads = 1, .emulate_link = GetParam().link}, budgets_};
+  LateDevice device_{{.threads = 1, .emulate_link = GetParam().link}, budgets_, GetParam().late};
   std::unique_ptr<Pack> pack_;
   std::unique_ptr<DiskQueue> disk_;
   std::atomic<int> wrong_ = 0;
@@ -335,9 +340,11 @@ TEST_P(WeightStoreTest, NamesWhatIsWrongWithItsOptions) {
 INSTANTIATE_TEST_SUITE_P(Machines, WeightStoreTest,
                          testing::Values(Machine{}, Machine{.io = DiskQueue::Io::kPread},
                                          Machine{.link = 2e9},
-                                         Machine{.link = 2e9, .io = DiskQueue::Io::kPread}),
+                                         Machine{.link = 2e9, .io = DiskQueue::Io::kPread},
+                                         Machine{.link = 2e9, .late = 7}),
                          [](const auto& info) {
-                           return concat(info.param.link > 0 ? "Discrete" : "Unified",
+                           return concat(info.param.late > 0 ? "Late" : "",
+                                         info.param.link > 0 ? "Discrete" : "Unified",
                                          info.param.io == DiskQueue::Io::kPread ? "Pread" : "Auto");
                          });
 
