@@ -142,5 +142,19 @@ TEST(KvHostAttention, AFailedReadFailsTheLeaseThatWaitsForIt) {
   kv.store->close(std::move(lease), {});
 }
 
+TEST(KvHostAttention, AFailureOfTheHostFailsTheNextLeaseOfTheDeviceEvenIfItIsOver) {
+  KvHarness kv(config({0, 1, 0}));
+  const auto id = kv.add(30);
+  kv.sweep({{kv.span(id, 13)}}, 0);
+  auto lease = kv.store->open(0, std::vector{generated(kv, id)});
+  kv.host.compute().call([] { throw Error("the host lost count"); });
+  const Event computed = kv.host.compute().record();
+  EXPECT_THROW(computed.wait(), Error);
+  kv.store->close(std::move(lease), computed);
+  auto next = kv.store->open(0, std::vector{KvStore::Span{id, 14, 1}});
+  EXPECT_THAT([&] { next.ready.wait(); }, ThrowsMessage<Error>(HasSubstr("lost count")));
+  kv.store->close(std::move(next), {});
+}
+
 }  // namespace
 }  // namespace barge
