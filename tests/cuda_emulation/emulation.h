@@ -67,6 +67,9 @@ struct DeviceModel {
   int major = 8, minor = 6;
   std::size_t total_bytes = std::size_t{1} << 30;
   int driver_version = 13000;  // 0: no driver
+  // Kernels find registered memory where the host does, if it is mapped. That they touch no other
+  // host memory isn't checked: code for CUDA has to ask (cudaHostGetDevicePointer).
+  bool host_at_own_address = true;
 };
 DeviceModel& device_model();
 

@@ -78,14 +78,14 @@ cudaError_t Memory::free(void* pointer) {
   return cudaSuccess;
 }
 
-cudaError_t Memory::register_host(void* pointer, std::size_t bytes) {
+cudaError_t Memory::register_host(void* pointer, std::size_t bytes, bool mapped) {
   if (pointer == nullptr || bytes == 0) return cudaErrorInvalidValue;
   std::lock_guard lock(mutex_);
   bool whole;
   const auto first = reinterpret_cast<std::uintptr_t>(pointer);
   if (find(device_, first, bytes, whole) != nullptr) return cudaErrorInvalidValue;
   if (find(pinned_, first, bytes, whole) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
-  pinned_[first] = {bytes, true};
+  pinned_[first] = {.bytes = bytes, .live = true, .on_device = mapped};
   return cudaSuccess;
 }
 
@@ -102,13 +102,26 @@ cudaError_t Memory::allocate_host(void** pointer, std::size_t bytes) {
   *pointer = std::aligned_alloc(kPage, round_up(bytes, kPage));
   if (*pointer == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*pointer, kGarbage, bytes);
-  return register_host(*pointer, bytes);
+  return register_host(*pointer, bytes, true);
 }
 
 cudaError_t Memory::free_host(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   if (unregister_host(pointer) != cudaSuccess) return cudaErrorInvalidValue;
   std::free(pointer);
+  return cudaSuccess;
+}
+
+cudaError_t Memory::device_pointer(void** there, void* pointer) const {
+  std::lock_guard lock(mutex_);
+  bool whole;
+  const Range* range = find(pinned_, reinterpret_cast<std::uintptr_t>(pointer), 1, whole);
+  if (range == nullptr || !range->on_device) return cudaErrorInvalidValue;
+  // Nobody can use the other address; that it differs is enough.
+  constexpr std::uintptr_t kElsewhere = std::uintptr_t{1} << 60;
+  *there = device_model().host_at_own_address
+               ? pointer
+               : reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(pointer) | kElsewhere);
   return cudaSuccess;
 }
 

@@ -20,10 +20,12 @@ class Memory {
 
   cudaError_t allocate(void** pointer, std::size_t bytes);
   cudaError_t free(void* pointer);
-  cudaError_t register_host(void* pointer, std::size_t bytes);
+  /// `mapped`: kernels may touch it, at the host's address.
+  cudaError_t register_host(void* pointer, std::size_t bytes, bool mapped);
   cudaError_t unregister_host(void* pointer);
   cudaError_t allocate_host(void** pointer, std::size_t bytes);
   cudaError_t free_host(void* pointer);
+  cudaError_t device_pointer(void** there, void* pointer) const;
 
   /// Whether device memory can be touched: not by the host, whose mistakes a GPU would punish so.
   void open();
@@ -38,6 +40,7 @@ class Memory {
     bool live;  // else freed device memory
     std::size_t mapped_bytes = 0;
     std::byte* mapping = nullptr;
+    bool on_device = false;  // pinned memory that kernels may touch
   };
   using Ranges = std::map<std::uintptr_t, Range>;  // by first address
 

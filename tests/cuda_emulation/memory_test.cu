@@ -97,6 +97,27 @@ TEST_F(DeviceMemory, ReadsPinnedMemoryWhenItCopies) {
   EXPECT_EQ(cudaHostUnregister(host_.data()), cudaErrorHostMemoryNotRegistered);
 }
 
+__global__ void touch(std::byte* at);
+
+TEST_F(DeviceMemory, LetsKernelsTouchMappedHostMemory) {
+  void* there = nullptr;
+  EXPECT_EQ(cudaHostGetDevicePointer(&there, host_.data(), 0), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaHostRegister(host_.data(), 1000, cudaHostRegisterPortable), cudaSuccess);
+  EXPECT_EQ(cudaHostGetDevicePointer(&there, host_.data(), 0), cudaErrorInvalidValue);
+  cudaHostUnregister(host_.data());
+  ASSERT_EQ(cudaHostRegister(host_.data(), 1000, cudaHostRegisterMapped), cudaSuccess);
+  EXPECT_EQ(cudaHostGetDevicePointer(&there, host_.data(), 0), cudaSuccess);
+  EXPECT_EQ(there, host_.data());
+  start(1, 1, 0, nullptr, touch, host_.data() + 999);
+  cudaDeviceSynchronize();
+  EXPECT_EQ(host_[999], std::byte{1});
+  device_model().host_at_own_address = false;
+  EXPECT_EQ(cudaHostGetDevicePointer(&there, host_.data(), 0), cudaSuccess);
+  EXPECT_NE(there, host_.data());
+  device_model().host_at_own_address = true;
+  cudaHostUnregister(host_.data());
+}
+
 __global__ void touch(std::byte* at) { *at = std::byte{1}; }
 
 TEST(DeviceMemoryDeathTest, EndsTheProgramWhenTouchedAfterItWasFreed) {

@@ -34,9 +34,14 @@ cudaError_t cudaFreeHost(void* pointer) {
   Executor::get().wait_for_all();
   return remember(Memory::get().free_host(pointer));
 }
-cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned flags) {
   if (const auto error = refuse(Call::kHostRegister)) return *error;
-  return remember(Memory::get().register_host(pointer, bytes));
+  return remember(
+      Memory::get().register_host(pointer, bytes, (flags & cudaHostRegisterMapped) != 0));
+}
+cudaError_t cudaHostGetDevicePointer(void** there, void* pointer, unsigned) {
+  if (const auto error = refuse()) return *error;
+  return remember(Memory::get().device_pointer(there, pointer));
 }
 cudaError_t cudaHostUnregister(void* pointer) {
   if (const auto error = refuse(Call::kHostUnregister)) return *error;

@@ -20,7 +20,8 @@ std::byte* pin_pages(std::size_t bytes, std::string_view tag) {
   std::byte* data = map_pages(bytes, tag);
   // Fewer pages to be pinned one by one: a hint, and all of them become resident anyway.
   madvise(data, bytes, MADV_HUGEPAGE);
-  const cudaError_t result = cudaHostRegister(data, bytes, cudaHostRegisterPortable);
+  const cudaError_t result =
+      cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
   if (result == cudaSuccess) return data;
   unmap_pages(data, bytes);
   if (result != cudaErrorMemoryAllocation) check(result, "cudaHostRegister");
@@ -63,9 +64,9 @@ CudaDevice::CudaDevice(Budgets& budgets)
       arena_(memory_.bytes),
       events_(cudaEventDisableTiming | cudaEventBlockingSync, kEvents),
       timing_(cudaEventDefault, kEvents),
-      compute_(events_, timing_),
-      load_(events_, timing_),
-      store_(events_, timing_) {}
+      compute_(events_, timing_, mapped_, StreamPriority::kLowest),
+      load_(events_, timing_, mapped_, StreamPriority::kHighest),
+      store_(events_, timing_, mapped_, StreamPriority::kHighest) {}
 
 CudaDevice::~CudaDevice() = default;
 
@@ -97,7 +98,13 @@ Buffer CudaDevice::allocate_device(std::size_t bytes, std::string_view tag) {
 
 Buffer CudaDevice::allocate_host(std::size_t bytes, std::string_view tag) {
   auto reservation = budgets_.host.reserve(bytes, tag);
-  return {pin_pages(bytes, tag), bytes, std::move(reservation), unpin_pages};
+  Buffer buffer(pin_pages(bytes, tag), bytes, std::move(reservation),
+                [this](std::byte* data, std::size_t size) {
+                  mapped_.remove(data);
+                  unpin_pages(data, size);
+                });
+  mapped_.add(buffer.data(), bytes);
+  return buffer;
 }
 
 LinkTraffic CudaDevice::link_traffic() const {

@@ -8,6 +8,7 @@
 #include "kernels/cuda/arena.h"
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/event_pool.h"
+#include "kernels/cuda/mapped_memory.h"
 
 namespace barge::cuda {
 
@@ -28,9 +29,8 @@ class CudaDevice final : public Device {
   CudaStream& store() override { return store_; }
   const Clock& clock() const override { return clock_; }
   LinkTraffic link_traffic() const override;
+  double compute_seconds() const override;
 
-  /// Seconds that the compute stream had kernels to run.
-  double compute_seconds() const;
   /// Events made so far: as many as were ever held at once.
   std::size_t events_made() const { return events_.made() + timing_.made(); }
   EventPool& events() { return events_; }
@@ -58,6 +58,7 @@ class CudaDevice final : public Device {
   const Memory memory_;
   std::mutex arena_mutex_;  // guards arena_
   Arena arena_;
+  MappedMemory mapped_;  // all that is pinned, where the GPU allows
   EventPool events_, timing_;
   // Destroyed in the reverse order: the work of a later one may be waited for by none of the
   // earlier ones' threads for longer than until it is submitted.

@@ -4,12 +4,17 @@
 #include <utility>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/copy_ranges.h"
 #include "kernels/cuda/cuda_event.h"
 
 namespace barge::cuda {
 
-StreamHandle::StreamHandle() {
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+StreamHandle::StreamHandle(StreamPriority priority) {
+  int lowest = 0, highest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                     priority == StreamPriority::kHighest ? highest : lowest),
+        "cudaStreamCreateWithPriority");
 }
 
 StreamHandle::~StreamHandle() {
@@ -17,8 +22,13 @@ StreamHandle::~StreamHandle() {
   cudaStreamDestroy(stream_);
 }
 
-CudaStream::CudaStream(EventPool& events, EventPool& timing)
-    : events_(events), meter_(timing, stream_.get()), thread_([this] { loop(); }) {}
+CudaStream::CudaStream(EventPool& events, EventPool& timing, const MappedMemory& mapped,
+                       StreamPriority priority)
+    : events_(events),
+      mapped_(mapped),
+      stream_(priority),
+      meter_(timing, stream_.get()),
+      thread_([this] { loop(); }) {}
 
 CudaStream::~CudaStream() {
   {
@@ -30,7 +40,7 @@ CudaStream::~CudaStream() {
 
 void CudaStream::wait(const Event& event) {
   if (!event.state()) return;
-  push({[this, event] {
+  push({.work = [this, event] {
     const Event there = event.on_device();
     if (!there.state()) return;
     const auto own = std::dynamic_pointer_cast<CudaEvent>(there.state());
@@ -42,34 +52,63 @@ void CudaStream::wait(const Event& event) {
 
 Event CudaStream::record() {
   const auto event = std::make_shared<CudaEvent>(events_);
-  push({[this, event] {
-          if (!failure_) meter_.end();  // so that who waits finds its seconds
-          event->submit(stream_.get(), failure_);
-        },
-        /*always=*/true});
+  push({.work =
+            [this, event] {
+              if (!failure_) meter_.end();  // so that who waits finds its seconds
+              event->submit(stream_.get(), failure_);
+            },
+        .always = true});
   return Event(event);
 }
 
 void CudaStream::copy(void* to, Tier to_tier, const void* from, Tier from_tier, std::size_t bytes) {
   if (bytes == 0 || to == from) return;
-  push({[=, this] {
-    if (to_tier == from_tier) {
-      meter_.end();
-      return submit_copy(to, from, bytes);
-    }
-    const bool down = to_tier == Tier::kDevice;
-    meter_.begin(down ? SpanMeter::Kind::kDown : SpanMeter::Kind::kUp);
-    submit_copy(to, from, bytes);
-    (down ? down_bytes_ : up_bytes_) += bytes;
-  }});
+  const CopyRange range{to, from, bytes};
+  const auto reachable = [&](Tier tier, const void* data) {
+    return tier == Tier::kDevice || mapped_.contains(data, bytes);
+  };
+  const bool within_host =
+      to_tier == Tier::kHost && from_tier == Tier::kHost;  // the CPU's own work
+  if (!within_host && suits_kernel(range) && reachable(to_tier, to) && reachable(from_tier, from))
+    return push_small(to_tier, from_tier, range);
+  push({.work = [=, this] { submit_copies(to_tier, from_tier, {&range, 1}); }});
 }
 
-void CudaStream::submit_copy(void* to, const void* from, std::size_t bytes) {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "cudaMemcpyAsync");
+void CudaStream::push_small(Tier to_tier, Tier from_tier, const CopyRange& range) {
+  bool wake;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto goes_along = [&] {
+      std::optional<CopyBatch>& last = queue_.back().copies;
+      return last && last->add(to_tier, from_tier, range);
+    };
+    if (queue_.empty() || !goes_along()) {
+      queue_.push_back({.copies = CopyBatch(to_tier, from_tier)});
+      queue_.back().copies->add(to_tier, from_tier, range);
+    }
+    wake = ready();
+  }
+  if (wake) changed_.notify_one();
+}
+
+void CudaStream::submit_copies(Tier to_tier, Tier from_tier, std::span<const CopyRange> ranges) {
+  const bool down = to_tier == Tier::kDevice, crosses = to_tier != from_tier;
+  if (crosses)
+    meter_.begin(down ? SpanMeter::Kind::kDown : SpanMeter::Kind::kUp);
+  else
+    meter_.end();
+  if (ranges.size() == 1)
+    check(cudaMemcpyAsync(ranges[0].to, ranges[0].from, ranges[0].bytes, cudaMemcpyDefault,
+                          stream_.get()),
+          "cudaMemcpyAsync");
+  else
+    copy_ranges(stream_.get(), ranges);
+  if (!crosses) return;
+  for (const CopyRange& range : ranges) (down ? down_bytes_ : up_bytes_) += range.bytes;
 }
 
 void CudaStream::call(std::function<void()> work) {
-  push({[this, work = std::move(work)] {
+  push({.work = [this, work = std::move(work)] {
     meter_.end();
     const auto before = std::make_shared<CudaEvent>(events_);
     before->submit(stream_.get(), nullptr);
@@ -79,7 +118,7 @@ void CudaStream::call(std::function<void()> work) {
 }
 
 void CudaStream::submit(std::function<void(cudaStream_t)> work) {
-  push({[this, work = std::move(work)] {
+  push({.work = [this, work = std::move(work)] {
     meter_.begin(SpanMeter::Kind::kCompute);
     work(stream_.get());
   }});
@@ -93,9 +132,14 @@ void CudaStream::push(Item item) {
   changed_.notify_one();
 }
 
+bool CudaStream::ready() const {
+  const auto may_grow = [](const Item& item) { return item.copies && !item.copies->full(); };
+  return queue_.size() > 1 || (queue_.size() == 1 && !may_grow(queue_.front()));
+}
+
 bool CudaStream::idle() {
   const std::scoped_lock lock(mutex_);
-  return queue_.empty();
+  return !ready();
 }
 
 void CudaStream::loop() {
@@ -103,14 +147,17 @@ void CudaStream::loop() {
     Item item;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      changed_.wait(lock, [this] { return stopping_ || ready(); });
       if (queue_.empty()) return;  // stopping, and all work is submitted
       item = std::move(queue_.front());
       queue_.pop_front();
     }
     if (failure_ && !item.always) continue;
     try {
-      item.work();
+      if (item.copies)
+        submit_copies(item.copies->to_tier(), item.copies->from_tier(), item.copies->ranges());
+      else
+        item.work();
       if (idle()) meter_.end();  // or the time until the next work would count
     } catch (...) {
       failure_ = std::current_exception();

@@ -8,18 +8,25 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "core/device.h"
+#include "kernels/cuda/copy_batch.h"
 #include "kernels/cuda/event_pool.h"
+#include "kernels/cuda/mapped_memory.h"
 #include "kernels/cuda/span_meter.h"
 
 namespace barge::cuda {
 
+/// Whose blocks run first where several streams' kernels want a multiprocessor. Small copies are
+/// kernels (copy_ranges.h), which mustn't wait until a product's thousands of blocks have begun.
+enum class StreamPriority : std::uint8_t { kLowest, kHighest };
+
 /// An owned cudaStream_t that doesn't wait for the default stream.
 class StreamHandle {
  public:
-  StreamHandle();
+  explicit StreamHandle(StreamPriority priority);
   ~StreamHandle();
   StreamHandle(const StreamHandle&) = delete;
   StreamHandle& operator=(const StreamHandle&) = delete;
@@ -34,10 +41,16 @@ class StreamHandle {
 /// the host's part of an event (a disk read) blocks that thread and nobody else, and whatever fails
 /// until then is known before later work is submitted. Waits between streams of one device are the
 /// device's own.
+///
+/// Small copies that follow each other and don't depend on each other are one launch. So they are
+/// held back until other work follows or a launch is full: nobody can see that they are done before
+/// an event is recorded behind them.
 class CudaStream final : public Stream {
  public:
-  /// The pools outlive the stream and its events. `events`: without timing, `timing`: with it.
-  CudaStream(EventPool& events, EventPool& timing);
+  /// What it is given outlives the stream and its events. `events`: without timing, `timing`: with
+  /// it. `mapped`: host memory whose small copies kernels may do.
+  CudaStream(EventPool& events, EventPool& timing, const MappedMemory& mapped,
+             StreamPriority priority);
   /// Does all that was given first.
   ~CudaStream() override;
 
@@ -58,16 +71,20 @@ class CudaStream final : public Stream {
 
  private:
   struct Item {
-    std::function<void()> work;
-    bool always = false;  // even after a failure
+    std::function<void()> work;       // or:
+    std::optional<CopyBatch> copies;  // while it is the queue's last, more may come
+    bool always = false;              // even after a failure
   };
 
   void push(Item item);
+  void push_small(Tier to_tier, Tier from_tier, const CopyRange& range);
   void loop();
+  bool ready() const;  // under mutex_: whether there is work, and not only a batch that may grow
   bool idle();
-  void submit_copy(void* to, const void* from, std::size_t bytes);
+  void submit_copies(Tier to_tier, Tier from_tier, std::span<const CopyRange> ranges);
 
   EventPool& events_;
+  const MappedMemory& mapped_;
   const StreamHandle stream_;
   SpanMeter meter_;
   std::atomic<std::size_t> down_bytes_ = 0, up_bytes_ = 0;

@@ -162,6 +162,7 @@ cudaError_t cudaFree(void* device_pointer);
 cudaError_t cudaFreeHost(void* pointer);
 cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* pointer);
+cudaError_t cudaHostGetDevicePointer(void** there, void* pointer, unsigned flags);
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream = nullptr);
