@@ -4,7 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <fstream>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -170,22 +170,30 @@ TEST(CpuAttention, ItsFailureEndsAllRequests) {
   EXPECT_THAT(test.engine->failure(), HasSubstr("lost its attention"));
 }
 
+// The device gives up while the CPU is about to attend to the other half.
 TEST(CpuAttention, AFailureOfTheWeightsLeavesNothingUnderWay) {
   const TestModel model(tiny_llama_config());
   const PackTensor& tensor =
-      model.pack().tensors()[static_cast<std::size_t>(model.pack().find("layers.1.up"))];
+      model.pack().tensors()[static_cast<std::size_t>(model.pack().find("layers.0.up"))];
   const PackPanel& panel = tensor.panels.front();
-  {
-    std::fstream file(model.pack().file(panel.file).path(),
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(static_cast<std::streamoff>(panel.offset) + 50);
-    file.write("damaged", 7);
-  }
+  Budgets budgets(std::size_t{1} << 30, std::size_t{1} << 30, std::size_t{1} << 30);
+  ForwardingBackend cpu(make_reference_backend({.threads = 1}, budgets));
+  cpu.before_attend = [&] {
+    cpu.device().compute().call([] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
+  };
   TestSetup setup = attending_setup();
   setup.policy.weights = {0, 0, 1};
+  setup.attention = &cpu;
   TestEngine test(model, setup);
-  for (const TestAnswer& answer : run_all(*test.engine, one_block(4)))
-    EXPECT_THAT(answer.error, HasSubstr("layers.1.up"));
+  std::vector<GenerationRequest> requests = one_block(40);
+  int tokens = 0;
+  requests.front().on_logits = [&](const float*, int) {
+    if (++tokens == 2)
+      std::filesystem::resize_file(model.pack().file(panel.file).path(), panel.offset);
+  };
+  for (const TestAnswer& answer : run_all(*test.engine, std::move(requests)))
+    EXPECT_THAT(answer.error, HasSubstr("cannot read"));
+  EXPECT_GT(test.engine->stats().cpu_attention_seconds, 0);
 }
 
 TEST(CpuAttention, TakesOnlyACpuThatIsTheHost) {
