@@ -20,6 +20,7 @@ class NullKernels final : public Kernels {
   void attend(const KvFormat&, int, std::span<const AttentionSpan>, int, float, MatrixView,
               MatrixView) override {}
   void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override {}
+  void draw(MatrixView, std::span<const DrawParams>, std::int32_t*) override {}
 };
 
 }  // namespace barge

@@ -6,8 +6,15 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "kernels/cpu/draw.h"
 
 namespace barge {
+
+/// How the token at `position` of an answer is drawn from logits that are modified already.
+DrawParams draw_params(const SamplingParams& params, std::size_t position);
+
+/// What draw_token gave, unless that is none: throws Error if it found no numbers to draw from.
+TokenId require_token(std::int32_t drawn);
 
 /// Draws tokens from logits. Keeps scratch space for one vocabulary; one thread.
 /// Order of the modifiers, as in vLLM: logit_bias, penalties, temperature, top_k, top_p (of what
@@ -29,12 +36,9 @@ class Sampler {
  private:
   std::span<const float> modify(std::span<const float> logits, const SamplingParams& params,
                                 std::span<const TokenId> answer);
-  TokenId draw(std::span<const float> logits, const SamplingParams& params, double uniform);
-  TokenId draw_truncated(std::span<const float> logits, const SamplingParams& params,
-                         double uniform);
 
-  std::vector<float> modified_, weights_;  // [vocab]
-  std::vector<TokenId> order_;             // [vocab]
+  std::vector<float> modified_;  // [vocab]
+  DrawScratch scratch_;
 };
 
 }  // namespace barge

@@ -24,6 +24,23 @@ struct AttentionSpan {
   std::span<std::byte* const> pages;
 };
 
+/// Below this temperature the likeliest token is drawn (vLLM's bound).
+inline constexpr float kGreedyTemperature = 1e-5f;
+
+/// How a token is drawn from one row of logits. Each token weighs exp((x - largest) / temperature),
+/// the exponent in f32; of the top_k likeliest, the likeliest whose weights reach top_p of all
+/// these's are kept, at least one. The first kept token is drawn at which the sum of the weights
+/// passes `uniform` of them all: by index where all are kept, else by falling logits and then by
+/// index.
+struct DrawParams {
+  float temperature = 1;   // below kGreedyTemperature: the likeliest, of equal ones the first
+  std::int32_t top_k = 0;  // 0: all
+  float top_p = 1;
+  double uniform = 0;  // in [0, 1), from the counter-based generator
+};
+/// Most tokens that every device draws from.
+inline constexpr std::int64_t kMostDrawnTokens = 1 << 19;
+
 enum class Epilogue : std::uint8_t { kStore, kAdd };  // y = ..., y += ...
 
 /// The operations of a device on its compute stream. A call gives work to the stream and returns;
@@ -75,6 +92,11 @@ class Kernels {
 
   /// y[i] = x[rows[i]]: both f32 [.., cols].
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView y) = 0;
+
+  /// ids[i] = a token drawn from logits row i; -1 if the largest logit isn't finite or any is no
+  /// number. logits [params, vocab] f32, vocab at most kMostDrawnTokens; ids [params] in device
+  /// memory. Sums are rounded as the device likes: near the border of two tokens devices differ.
+  virtual void draw(MatrixView logits, std::span<const DrawParams> params, std::int32_t* ids) = 0;
 };
 
 /// Bounds from which a kernel table takes its workspace, so that it can be planned for.

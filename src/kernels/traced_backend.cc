@@ -112,6 +112,9 @@ class TracedKernels final : public Kernels {
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView y) override {
     traced("gather", [&] { kernels_->gather_rows(x, rows, y); });
   }
+  void draw(MatrixView logits, std::span<const DrawParams> params, std::int32_t* ids) override {
+    traced(concat("draw ", params.size()), [&] { kernels_->draw(logits, params, ids); });
+  }
 
  private:
   template <typename Work>

@@ -25,11 +25,13 @@ TEST_F(CudaKernelsTest, CopiesListsBeforeACallReturns) {
   DeviceMatrix x_there(x), got_there(got);
   const Weights w({Encoding::kF32}, kCols, kCols, kCols);
   const DevicePanels w_there(w.panels());
+  std::vector<std::int32_t> want_ids(kRows, -77);
+  const OnDevice<std::int32_t> ids_there(want_ids);
   Completion gate;  // so that nothing runs before the lists are gone
   device().compute().wait(gate.event());
-  for (const auto& [table, from, to] :
-       {std::tuple{&this->table(), x_there.view(), got_there.view()},
-        std::tuple{&reference(), x.view(), want.view()}}) {
+  for (const auto& [table, from, to, ids] :
+       {std::tuple{&this->table(), x_there.view(), got_there.view(), ids_there.data()},
+        std::tuple{&reference(), x.view(), want.view(), want_ids.data()}}) {
     std::vector<std::int32_t> rows{8, 0, 3, 3, 1, 2, 7, 6, 5}, positions(kRows);
     std::iota(positions.begin(), positions.end(), 1000);
     std::vector<float> frequencies(kHeadDim / 2);
@@ -40,7 +42,10 @@ TEST_F(CudaKernelsTest, CopiesListsBeforeACallReturns) {
     std::vector<WeightPanel> panels{
         (table == &reference() ? w.panels() : w_there.panels()).front()};
     table->linear(from, panels, nullptr, to, Epilogue::kAdd);
+    std::vector<DrawParams> params(kRows, {.temperature = 0});
+    table->draw(to, params, ids);
     panels.front() = {};
+    std::ranges::fill(params, DrawParams{});
     std::ranges::fill(rows, 0);
     std::ranges::fill(positions, 0);
     std::ranges::fill(frequencies, 0);
@@ -52,6 +57,7 @@ TEST_F(CudaKernelsTest, CopiesListsBeforeACallReturns) {
   // and a sum of kCols products |x||w| < 25 in f32.
   expect_close(got, want, kRows, kCols, DType::kF32,
                2 * 5 * 2 * 0x1p-24f + kCols * kCols * 0x1p-24f);
+  EXPECT_EQ(ids_there.read(), want_ids);  // no two sums are so close
 }
 
 TEST_F(CudaKernelsTest, AppendsAndAttendsToPagesAnywhere) {

@@ -137,6 +137,7 @@ class PlainForward final : public Forward, public Kernels {
     FAIL();
   }
   void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override { FAIL(); }
+  void draw(MatrixView, std::span<const DrawParams>, std::int32_t*) override { FAIL(); }
 
  private:
   static void norm(MatrixView x, const float* weight, const float* bias, float eps, MatrixView y) {

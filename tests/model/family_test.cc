@@ -126,6 +126,7 @@ class Recorder final : public Forward, public Kernels {
     FAIL();
   }
   void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override { FAIL(); }
+  void draw(MatrixView, std::span<const DrawParams>, std::int32_t*) override { FAIL(); }
 
  private:
   const TensorSpec& spec(int tensor) const {

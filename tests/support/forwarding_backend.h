@@ -15,6 +15,7 @@ class ForwardingBackend final : public Backend {
   explicit ForwardingBackend(std::unique_ptr<Backend> to) : to_(std::move(to)) {}
 
   std::function<void()> before_attend = [] {}, after_linear = [] {};
+  std::function<void(MatrixView logits)> before_draw = [](MatrixView) {};
 
   Device& device() override { return to_->device(); }
   DType preferred_compute_type() const override { return to_->preferred_compute_type(); }
@@ -64,6 +65,10 @@ class ForwardingBackend final : public Backend {
     }
     void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView y) override {
       to_->gather_rows(x, rows, y);
+    }
+    void draw(MatrixView logits, std::span<const DrawParams> params, std::int32_t* ids) override {
+      hooks_.before_draw(logits);
+      to_->draw(logits, params, ids);
     }
 
    private:

@@ -10,6 +10,7 @@
 #include "kernels/attention_batch.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/dequantise.h"
+#include "kernels/cpu/draw.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/kv_append.h"
 #include "kernels/cpu/linear.h"
@@ -160,6 +161,16 @@ class CpuKernels final : public Kernels {
       for_rows(static_cast<std::int64_t>(rows.size()), x.cols, [&](std::int64_t i) {
         std::memcpy(y.row(i), x.row(rows[static_cast<std::size_t>(i)]),
                     sizeof(float) * static_cast<std::size_t>(x.cols));
+      });
+    });
+  }
+
+  void draw(MatrixView logits, std::span<const DrawParams> params, std::int32_t* ids) override {
+    stream_.call([=, this, params = std::vector(params.begin(), params.end())] {
+      for_rows(logits.rows, logits.cols, [&](std::int64_t row) {
+        thread_local DrawScratch scratch;  // grows once a thread
+        ids[row] = draw_token({logits.row_as<float>(row), static_cast<std::size_t>(logits.cols)},
+                              params[static_cast<std::size_t>(row)], scratch);
       });
     });
   }

@@ -128,6 +128,14 @@ class CudaKernels final : public Kernels {
     });
   }
 
+  void draw(MatrixView logits, std::span<const DrawParams> params, std::int32_t* ids) override {
+    std::vector<std::byte> list;
+    append(list, params);
+    stream_.submit([=, this, list = std::move(list)](cudaStream_t s) {
+      cuda::draw(s, logits, reinterpret_cast<const DrawParams*>(uploads_.upload(s, list)), ids);
+    });
+  }
+
  private:
   static void require_kv(const KvFormat& format) {
     if (format.encoding == Encoding::kBF16 || format.encoding == Encoding::kQ8)

@@ -60,16 +60,7 @@ void attend(cudaStream_t stream, const AttentionWork& work, const std::byte* wor
             float scale, MatrixView q, MatrixView out, std::span<std::byte> workspace);
 
 // sample.cu
-/// How one row of logits is drawn from; as SamplingParams without what changes the logits.
-struct DrawParams {
-  float temperature = 1;   // below 1e-5: the likeliest token, of equal ones the first
-  std::int32_t top_k = 0;  // 0: all
-  float top_p = 1;
-  double uniform = 0;  // in [0, 1), from the counter-based generator
-};
-/// ids[i] = a token drawn from logits row i as Sampler does; -1 if the largest logit isn't finite
-/// or any is no number. logits [rows, vocab] f32, at most 2^19 tokens; params [rows] and ids [rows]
-/// on the device.
+/// params [logits.rows] and ids [logits.rows] on the device.
 void draw(cudaStream_t stream, MatrixView logits, const DrawParams* params, std::int32_t* ids);
 
 }  // namespace barge::cuda

@@ -1,8 +1,8 @@
-// Draws tokens as Sampler (engine/sampler.h) does: a block a row, and nothing is sorted.
+// Draws tokens: a block a row, and nothing is sorted.
 //
 // Weights exp((x - largest) / temperature) are integers, in units of 2^-44: their sums are exact in
 // whatever order they are made, so that a token depends on its row alone. That is finer than the
-// rounding of the f32 weights which they are made from, and of what Sampler adds up.
+// rounding of the f32 weights which they are made from, and of what the CPU adds up.
 //
 // "The first token, in the order of falling logits, at which the sum passes a bound" is found digit
 // by digit: the sums of all logits with the same leading bits show in which of those the bound is
@@ -18,9 +18,8 @@ namespace {
 using Sum = unsigned long long;
 
 constexpr int kThreads = 512, kWarps = kThreads / kWarp;
-constexpr int kBins = 2048;                    // of 11 bits: about a quarter of a power of two
-constexpr std::int64_t kMostTokens = 1 << 19;  // of weights below 2^45: sums stay below 2^64
-constexpr float kGreedyTemperature = 1e-5f;    // as in Sampler
+constexpr int kBins = 2048;  // of 11 bits: about a quarter of a power of two
+static_assert(kMostDrawnTokens <= 1 << 19, "of weights below 2^45: sums stay below 2^64");
 
 struct Scratch {
   Sum of_warps[2][kWarps];  // used in turn
@@ -244,9 +243,9 @@ __global__ void __launch_bounds__(kThreads)
 
 void draw(cudaStream_t stream, MatrixView logits, const DrawParams* params, std::int32_t* ids) {
   if (logits.rows == 0 || logits.cols == 0) return;
-  if (logits.cols > kMostTokens)
-    throw DeviceError(
-        concat("drawing from ", logits.cols, " tokens: at most ", kMostTokens, " are supported"));
+  if (logits.cols > kMostDrawnTokens)
+    throw DeviceError(concat("drawing from ", logits.cols, " tokens: at most ", kMostDrawnTokens,
+                             " are supported"));
   launch({dim3(static_cast<unsigned>(logits.rows)), dim3(kThreads), stream}, draw_kernel, logits,
          params, ids);
 }

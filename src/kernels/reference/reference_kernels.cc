@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "core/device.h"
@@ -195,7 +196,40 @@ class ReferenceKernels final : public Kernels {
     });
   }
 
+  void draw(MatrixView logits, std::span<const DrawParams> params, std::int32_t* ids) override {
+    stream_.call([=, params = std::vector(params.begin(), params.end())] {
+      for (std::size_t r = 0; r < params.size(); ++r)
+        ids[r] = draw_from({logits.row_as<float>(static_cast<std::int64_t>(r)),
+                            static_cast<std::size_t>(logits.cols)},
+                           params[r]);
+    });
+  }
+
  private:
+  static std::int32_t draw_from(std::span<const float> logits, const DrawParams& params) {
+    const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
+    std::vector<std::int32_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (std::ranges::any_of(logits, [](float x) { return std::isnan(x); })) return -1;
+    const std::int32_t likeliest = *std::ranges::max_element(order, {}, logit);
+    if (!std::isfinite(logit(likeliest))) return -1;
+    if (params.temperature < kGreedyTemperature) return likeliest;
+
+    if (params.top_k > 0 || params.top_p < 1)
+      std::ranges::stable_sort(order, std::ranges::greater(), logit);
+    if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < order.size())
+      order.resize(static_cast<std::size_t>(params.top_k));
+    double sum = 0;
+    std::vector<double> through;  // the sum of the weights up to each token of the order
+    for (const std::int32_t id : order) {
+      const double exponent = (logit(id) - logit(likeliest)) / params.temperature;  // f32, as given
+      through.push_back(sum += std::exp(exponent));
+    }
+    if (params.top_p < 1) sum = *std::ranges::lower_bound(through, params.top_p * sum);
+    return order[static_cast<std::size_t>(std::ranges::upper_bound(through, params.uniform * sum) -
+                                          through.begin())];
+  }
+
   static void attend_row(const KvFormat& format, int page_positions, const AttentionSpan& span,
                          std::int32_t i, int heads, float scale, const MatrixView& q,
                          const MatrixView& out) {
