@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "engine/sampler.h"
+
 namespace barge {
 namespace {
 
@@ -18,7 +20,8 @@ int chunk_rows(const Sequence& sequence, int rows_left, int wanted_left) {
   return ends && wanted_left == 0 ? rows - 1 : rows;
 }
 
-void add(Block& block, Sequence& sequence, int rows, bool prompt) {
+void add(Block& block, Sequence& sequence, int rows, bool prompt, bool device_draws) {
+  const bool drawn_there = device_draws && sequence.request.is_plain();
   Block::Member member{.sequence = &sequence,
                        .first_row = static_cast<int>(block.tokens.size()),
                        .rows = rows,
@@ -26,8 +29,12 @@ void add(Block& block, Sequence& sequence, int rows, bool prompt) {
                        .prompt = prompt,
                        .first_wanted = static_cast<int>(block.wanted.size())};
   for (int position = sequence.fed; position < sequence.fed + rows; ++position) {
-    if (sequence.wants_logits(position))
+    if (sequence.wants_logits(position)) {
       block.wanted.push_back(static_cast<std::int32_t>(block.tokens.size()));
+      block.draws.emplace_back();
+      if (drawn_there)
+        block.draws.back() = draw_params(sequence.request.sampling, sequence.answer.size());
+    }
     block.tokens.push_back(sequence.token_at(position));
     block.positions.push_back(position);
   }
@@ -102,12 +109,13 @@ Block compose(std::span<Sequence* const> live, const BlockLimits& limits,
               const std::function<std::size_t(const Block::Member&)>& staging_needed) {
   Block block;
   for (Sequence* sequence : live)
-    if (sequence->prompt_left() == 0) add(block, *sequence, 1, /*prompt=*/false);
+    if (sequence->prompt_left() == 0)
+      add(block, *sequence, 1, /*prompt=*/false, limits.device_draws);
   for (Sequence* sequence : live) {
     if (sequence->prompt_left() == 0) continue;
     const int rows = chunk_rows(*sequence, limits.rows - static_cast<int>(block.tokens.size()),
                                 limits.wanted_rows - static_cast<int>(block.wanted.size()));
-    if (rows > 0) add(block, *sequence, rows, /*prompt=*/true);
+    if (rows > 0) add(block, *sequence, rows, /*prompt=*/true, limits.device_draws);
   }
   cut(block, limits, staging_needed);
   halve(block, limits.in_halves);

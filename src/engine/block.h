@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/sequence.h"
+#include "kernels/kernels.h"
 
 namespace barge {
 
@@ -18,6 +20,7 @@ struct BlockLimits {
   int wanted_rows = 0;            // logits a sweep; at least `sequences`
   std::size_t staging_bytes = 0;  // of the KV cache, for the micro-batches under way
   bool in_halves = false;         // the CPU attends one half while the device works on the other
+  bool device_draws = false;      // the tokens of plain requests
 };
 
 /// Who takes part in a sweep, with which new tokens, and whose logits are wanted. Rows of a
@@ -42,9 +45,10 @@ struct Block {
 
   std::vector<Member> members;
   std::vector<MicroBatch> micro_batches;
-  std::vector<Half> halves;                     // two, or all as one
-  std::vector<std::int32_t> tokens, positions;  // [rows]
-  std::vector<std::int32_t> wanted;             // the rows whose logits are wanted, ascending
+  std::vector<Half> halves;                      // two, or all as one
+  std::vector<std::int32_t> tokens, positions;   // [rows]
+  std::vector<std::int32_t> wanted;              // the rows whose logits are wanted, ascending
+  std::vector<std::optional<DrawParams>> draws;  // [wanted]; where none, the host draws or scores
 
   std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
   bool has_prompts() const;

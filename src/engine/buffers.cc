@@ -27,10 +27,12 @@ SweepBuffers::SweepBuffers(Device& device, const Footprint& footprint)
       scratch(device, footprint.scratch, "scratch"),
       attended(device, footprint.attended, "scratch"),
       wanted(device, footprint.wanted, "logits"),
-      lookup(device, footprint.lookup, "lookup"),
-      host_logits(device.unified()
-                      ? Buffer()
-                      : device.allocate(Tier::kHost, footprint.logits_host, "logits")) {
+      lookup(device, footprint.lookup, "lookup") {
+  if (!device.unified()) {
+    ids = device.allocate(Tier::kDevice, footprint.ids, "logits");
+    host_ids = device.allocate(Tier::kHost, footprint.ids, "logits");
+    host_logits = device.allocate(Tier::kHost, footprint.logits_host, "logits");
+  }
   if (footprint.projected > 0) projected.emplace(device, footprint.projected, "scratch");
 }
 

@@ -46,7 +46,8 @@ struct SweepBuffers {
   std::optional<Arena> projected;  // where the CPU attends: q, k, v until it has read them
   Arena wanted;                    // of the output part, logits included
   Arena lookup;                    // encoded table rows of one sweep
-  Buffer host_logits;              // only on a discrete device
+  // Only on a discrete device: tokens that it has drawn; these and logits on the host.
+  Buffer ids, host_ids, host_logits;
 };
 
 }  // namespace barge

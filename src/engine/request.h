@@ -55,6 +55,14 @@ struct GenerationRequest {
   std::function<void(FinishReason, std::string error)> on_done;
   /// For tests: sees the logits of each generated position, [vocab] f32, before sampling.
   std::function<void(const float* logits, int vocab)> on_logits;
+
+  /// Whether its tokens are drawn from the model's own logits, which nobody else looks at: they
+  /// needn't leave the device.
+  bool is_plain() const {
+    return !prompt_logprobs && forced.empty() && !on_logits && sampling.logprobs < 0 &&
+           sampling.logit_bias.empty() && sampling.presence_penalty == 0 &&
+           sampling.frequency_penalty == 0;
+  }
 };
 
 }  // namespace barge

@@ -92,9 +92,16 @@ void Scheduler::absorb(const Block& block) {
     s.fed += member.rows;
     if (member.prompt) counts_.prompt_tokens += static_cast<std::size_t>(member.rows);
     try {
+      const Sweep& sweep = stores_.sweep();
       int wanted = member.first_wanted;
-      for (int p = member.first_position; p < s.fed && !s.end; ++p)
-        if (s.wants_logits(p)) absorb_row(s, p, stores_.sweep().logits(wanted++));
+      for (int p = member.first_position; p < s.fed && !s.end; ++p) {
+        if (!s.wants_logits(p)) continue;
+        if (block.draws[static_cast<std::size_t>(wanted)])
+          append(s, {.id = require_token(sweep.drawn(wanted))});
+        else
+          absorb_row(s, p, sweep.logits(wanted));
+        ++wanted;
+      }
       if (s.prompt_left() == 0 && s.request.max_tokens == 0 && !s.end) {
         if (s.request.prompt_logprobs && s.request.on_prompt)
           s.request.on_prompt(std::move(s.prompt_scores));
@@ -123,7 +130,11 @@ void Scheduler::absorb_row(Sequence& s, int position, std::span<const float> log
   if (request.on_logits) request.on_logits(logits.data(), static_cast<int>(logits.size()));
   std::optional<TokenId> forced;
   if (s.answer.size() < request.forced.size()) forced = request.forced[s.answer.size()];
-  const SampledToken token = hashed(sampler_.sample(logits, request.sampling, s.answer, forced));
+  append(s, hashed(sampler_.sample(logits, request.sampling, s.answer, forced)));
+}
+
+void Scheduler::append(Sequence& s, const SampledToken& token) {
+  const GenerationRequest& request = s.request;
   s.answer.push_back(token.id);
   ++counts_.generated_tokens;
   const bool goes_on = !request.on_token || request.on_token(token);

@@ -49,6 +49,7 @@ class Scheduler {
   void admit();
   void absorb(const Block& block);
   void absorb_row(Sequence& sequence, int position, std::span<const float> logits);
+  void append(Sequence& sequence, const SampledToken& token);
   void retire();
   void finish(std::unique_ptr<Sequence> sequence, FinishReason reason, const std::string& error);
 

@@ -72,6 +72,8 @@ Stores::Stores(const Pack& pack, const Family& family, Backend& backend, DiskQue
                const std::function<void(std::size_t, std::size_t)>& progress)
     : device_(backend.device()),
       policy_(on_device(options.policy, family.config().layers, device_)),
+      device_draws_(!device_.unified() && !options.hash_logits &&
+                    family.config().vocab <= kMostDrawnTokens),
       own_cpu_(policy_.cpu_attention && options.attention == nullptr
                    ? make_cpu_backend(
                          {.threads = HostAttention::threads(options.attention_threads)}, budgets)
@@ -147,7 +149,8 @@ BlockLimits Stores::limits() const {
           .rows = policy_.sweep_tokens,
           .wanted_rows = policy_.block_sequences(),
           .staging_bytes = footprint_.kv_staging,
-          .in_halves = cpu_ != nullptr};
+          .in_halves = cpu_ != nullptr,
+          .device_draws = device_draws_};
 }
 
 int Stores::longest_that_fits(int positions) const {

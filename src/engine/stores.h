@@ -38,7 +38,8 @@ class Stores {
   int longest_that_fits(int positions) const;
 
   Device& device_;
-  const Policy policy_;               // its shares as the device has them
+  const Policy policy_;  // its shares as the device has them
+  const bool device_draws_;
   std::unique_ptr<Backend> own_cpu_;  // unless somebody gave one
   Backend* const cpu_;                // that attends beside the device; null: none does
   const KernelLimits kernel_limits_;

@@ -1,11 +1,18 @@
 #include "engine/sweep.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/errors.h"
 #include "engine/kv_format.h"
 
 namespace barge {
+namespace {
+
+bool is_drawn(const std::optional<DrawParams>& draw) { return draw.has_value(); }
+
+}  // namespace
 
 Sweep::Sweep(const Pack& pack, const Family& family, WeightStore& weights, KvStore& kv,
              Kernels& kernels, Device& device, HostAttention* host, SweepBuffers& buffers,
@@ -67,10 +74,35 @@ Event Sweep::run(const Block& block) {
       run_leg(leg);
     }
   }
-  if (!device_.unified() && num_wanted() > 0)
-    device_.compute().copy(buffers_.host_logits.data(), Tier::kHost, logits_.data, Tier::kDevice,
-                           static_cast<std::size_t>(logits_.rows * logits_.stride) * sizeof(float));
+  draw();
+  if (!device_.unified()) send_logits();
   return device_.compute().record();
+}
+
+// All rows at once, where the device draws from any; for the others it takes the likeliest token,
+// which nobody looks at.
+void Sweep::draw() {
+  const auto& draws = block_->draws;
+  if (std::ranges::none_of(draws, is_drawn)) return;
+  std::vector<DrawParams> params;
+  for (const auto& draw : draws) params.push_back(draw.value_or(DrawParams{.temperature = 0}));
+  kernels_.draw(logits_, params, buffers_.ids.as<std::int32_t>());
+  device_.compute().copy(buffers_.host_ids.data(), Tier::kHost, buffers_.ids.data(), Tier::kDevice,
+                         params.size() * sizeof(std::int32_t));
+}
+
+// Runs of rows that the host looks at.
+void Sweep::send_logits() {
+  const auto& draws = block_->draws;
+  const auto row_bytes = static_cast<std::size_t>(logits_.stride) * sizeof(float);
+  for (auto end = draws.begin(); end != draws.end();) {
+    const auto first = std::find_if_not(end, draws.end(), is_drawn);
+    end = std::find_if(first, draws.end(), is_drawn);
+    const auto at = static_cast<std::size_t>(first - draws.begin()) * row_bytes;
+    if (first != end)
+      device_.compute().copy(buffers_.host_logits.data() + at, Tier::kHost, logits_.data + at,
+                             Tier::kDevice, static_cast<std::size_t>(end - first) * row_bytes);
+  }
 }
 
 void Sweep::run_leg(const Leg& leg) {

@@ -41,10 +41,13 @@ class Sweep final : public Forward {
   static std::vector<int> visits(const Pack& pack, const Family& family);
 
   /// Gives the whole sweep to the device; the block is needed only until this returns. After the
-  /// event the logits may be read.
+  /// event tokens and logits may be read.
   [[nodiscard]] Event run(const Block& block);
-  /// Row `row` of the wanted logits [vocab], in host memory, until the next run.
+  /// Row `row` of the wanted logits [vocab], in host memory, until the next run; unless the device
+  /// drew from it.
   std::span<const float> logits(int row) const;
+  /// The token that the device drew from a row of the wanted logits, as Kernels::draw gives it.
+  std::int32_t drawn(int row) const { return buffers_.host_ids.as<std::int32_t>()[row]; }
   /// After a failure: closes what is open.
   void abandon() noexcept { kv_pipeline_.abandon(); }
 
@@ -72,6 +75,8 @@ class Sweep final : public Forward {
                                    static_cast<std::size_t>(half_.rows));
   }
   void run_leg(const Leg& leg);
+  void draw();
+  void send_logits();
   std::vector<AttentionSpan> attention_spans(const KvPipeline::Side& side) const;
   Event attend_on_device(const KvPipeline::Side& side, MatrixView q, MatrixView k, MatrixView v);
   std::int64_t num_wanted() const { return static_cast<std::int64_t>(block_->wanted.size()); }

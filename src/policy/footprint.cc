@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 
 #include "core/bytes.h"
@@ -101,11 +102,11 @@ std::size_t page_bytes(const ModelShape& shape, const Policy& policy) {
 }
 
 std::size_t Footprint::total(Tier tier, bool unified) const {
-  const std::size_t on_device = vectors + hidden + scratch + attended + wanted + lookup +
+  const std::size_t on_device = vectors + hidden + scratch + attended + wanted + lookup + ids +
                                 workspace + weight_ring + kv_staging + projected + weights.device +
                                 kv.device;
   const std::size_t on_host = tokenizer + lookup_host + weight_staging + kv_host_staging +
-                              logits_host + sampler + workspace_host + attention_rows +
+                              logits_host + ids + sampler + workspace_host + attention_rows +
                               attention_workspace + weights.host + kv.host;
   switch (tier) {
     case Tier::kDevice:
@@ -143,7 +144,10 @@ void add_rows(Footprint& f, const ModelShape& shape, const Policy& policy, bool 
   f.workspace = pages_of(shape.workspace_bytes.device);
   f.workspace_host = pages_of(shape.workspace_bytes.host);
   f.tokenizer = pages_of(shape.tokenizer_bytes);
-  if (!unified) f.logits_host = pages_of(sequences * shape.logits_row_bytes);
+  if (!unified) {
+    f.logits_host = pages_of(sequences * shape.logits_row_bytes);
+    f.ids = pages_of(sequences * sizeof(std::int32_t));
+  }
   f.sampler = pages_of(shape.sampler_bytes);
 }
 

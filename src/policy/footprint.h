@@ -20,6 +20,8 @@ struct Footprint {
   std::size_t tokenizer = 0, lookup_host = 0, weight_staging = 0, kv_host_staging = 0;
   std::size_t logits_host = 0, sampler = 0, workspace_host = 0;
   std::size_t attention_rows = 0, attention_workspace = 0;  // where the CPU attends
+  // On both sides of a link: tokens that the device draws. None on a unified device.
+  std::size_t ids = 0;
   // By home.
   PerTier<std::size_t> weights, kv;  // kv.host includes the tails of disk pages
   std::size_t kv_swap = 0;           // on disk, for sequences that are put aside

@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <numeric>
 #include <vector>
+
+#include "engine/random.h"
 
 namespace barge {
 namespace {
@@ -165,6 +168,35 @@ TEST(Compose, AlwaysMakesProgressUntilEveryPromptIsThrough) {
       }
       std::erase_if(live, [](Sequence* s) { return s->fed >= s->final_positions(); });
     }
+  }
+}
+
+TEST(Compose, LetsTheDeviceDrawForRequestsThatWantNothingButTokens) {
+  const std::function<void(GenerationRequest&)> kNotPlain[] = {
+      [](auto& r) { r.sampling.logprobs = 0; },
+      [](auto& r) { r.sampling.presence_penalty = 1; },
+      [](auto& r) { r.sampling.frequency_penalty = 1; },
+      [](auto& r) {
+        r.sampling.logit_bias = {{3, 1.0f}};
+      },
+      [](auto& r) { r.forced = {3}; },
+      [](auto& r) { r.prompt_logprobs = true; },
+      [](auto& r) { r.on_logits = [](const float*, int) {}; }};
+  BlockLimits limits = kLimits;
+  limits.device_draws = true;
+  for (const auto& change : kNotPlain) {
+    Sequence a = decoding(3, {8, 9}), b = decoding(2, {5});
+    a.request.sampling = {.temperature = 0.5f, .top_p = 0.25f, .top_k = 7, .seed = 42, .choice = 1};
+    change(b.request);
+    const Block block = compose(std::vector{&a, &b}, limits, no_staging);
+    ASSERT_EQ(block.draws.size(), 2u);
+    ASSERT_TRUE(block.draws[0]);
+    EXPECT_EQ(block.draws[0]->temperature, 0.5f);
+    EXPECT_EQ(block.draws[0]->top_p, 0.25f);
+    EXPECT_EQ(block.draws[0]->top_k, 7);
+    EXPECT_EQ(block.draws[0]->uniform, uniform(42, 1, 2));  // the answer's third token
+    EXPECT_FALSE(block.draws[1]);
+    EXPECT_FALSE(compose(std::vector{&a}, kLimits, no_staging).draws[0]);
   }
 }
 

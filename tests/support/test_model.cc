@@ -99,7 +99,7 @@ TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
                                                        ? model.directory().parent_path()
                                                        : setup.disk_directory,
                                  .eos = setup.eos,
-                                 .hash_logits = true,
+                                 .hash_logits = setup.hash_logits,
                                  .attention = attention ? attention.get() : setup.attention});
 }
 

@@ -75,11 +75,12 @@ struct TestSetup {
   Backend* attention = nullptr;  // of the policy's CPU attention; null: the same kernels
   std::vector<TokenId> eos = {};
   std::filesystem::path disk_directory = {};  // empty: beside the pack
+  bool hash_logits = true;                    // and so draw on the host
 
   bool unified() const { return emulate_link == 0 && !tests_on_cuda(); }
 };
 
-/// An engine with everything below it. `model` must outlive it. Hashes logits.
+/// An engine with everything below it. `model` must outlive it.
 class TestEngine {
  public:
   TestEngine(const TestModel& model, const TestSetup& setup = {});
