@@ -92,6 +92,7 @@ void bench(const Options& o) {
     json["prefill_seconds"] = run.prefill_seconds;
     json["decode_seconds"] = run.decode_seconds;
     json["sweeps"] = run.sweeps;
+    json["busy_seconds"] = busy_seconds(session.engine->stats(), before);
     runs.push_back(std::move(json));
   }
   if (!o.trace.empty()) {
@@ -114,6 +115,10 @@ void bench(const Options& o) {
   std::printf("  %-24s %10zu\n", "sweeps", median["sweeps"].get<std::size_t>());
   std::printf("  %-24s %10s\n", "peak resident set",
               format_bytes(median["peak_rss_bytes"].get<std::size_t>()).c_str());
+  for (const auto& [name, busy] : median["busy_seconds"].items())
+    if (busy > 0)
+      std::printf("  busy: %-18s %9.0f %%\n", name.c_str(),
+                  100 * busy.get<double>() / median["seconds"].get<double>());
   for (const char* key : {"weights", "kv"})
     std::printf("  %-24s device %s, host %s, disk %s\n", key,
                 format_bytes(median[key]["device"].get<std::size_t>()).c_str(),

@@ -17,6 +17,14 @@ std::size_t io_field(const std::string& key) {
 
 }  // namespace
 
+nlohmann::json busy_seconds(const EngineStats& stats, const EngineStats& before) {
+  return {{"compute", stats.compute_seconds - before.compute_seconds},
+          {"cpu_attention", stats.cpu_attention_seconds - before.cpu_attention_seconds},
+          {"link_down", stats.link.down_seconds - before.link.down_seconds},
+          {"link_up", stats.link.up_seconds - before.link.up_seconds},
+          {"disk", stats.disk.busy_seconds - before.disk.busy_seconds}};
+}
+
 nlohmann::json report(const Session& session, double seconds) {
   const EngineStats stats = session.engine->stats();
   const double prompt = static_cast<double>(stats.prompt_tokens);
@@ -47,6 +55,7 @@ nlohmann::json report(const Session& session, double seconds) {
         {"kv_to_disk_bytes", stats.kv.disk_written_bytes},
         {"link_down_bytes", stats.link.down_bytes},
         {"link_up_bytes", stats.link.up_bytes}}},
+      {"busy_seconds", busy_seconds(stats)},
       {"stall_seconds", {{"weights", stats.weights.stall_seconds}, {"kv", stats.kv.stall_seconds}}},
       {"io", {{"read_bytes", io_field("read_bytes:")}, {"write_bytes", io_field("write_bytes:")}}}};
 }

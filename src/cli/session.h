@@ -97,5 +97,7 @@ class Session {
 
 /// What a run left behind: tiers, traffic, memory; the keys of `barge bench --json`.
 nlohmann::json report(const Session& session, double seconds);
+/// Seconds in which each resource was at work since `before`.
+nlohmann::json busy_seconds(const EngineStats& stats, const EngineStats& before = {});
 
 }  // namespace barge

@@ -58,7 +58,15 @@ class WorkerStream final : public Stream {
     changed_.notify_one();
   }
 
-  void call(std::function<void()> work) override { push(std::move(work)); }
+  void call(std::function<void()> work) override {
+    push([this, work = std::move(work)] {
+      const auto begin = std::chrono::steady_clock::now();
+      work();
+      const Seconds took = std::chrono::steady_clock::now() - begin;
+      busy_nanoseconds_ += std::llround(took.count() * 1e9);
+    });
+  }
+  double busy_seconds() const { return static_cast<double>(busy_nanoseconds_) * 1e-9; }
 
   void wait(const Event& event) override {
     if (event.state()) push([event] { event.wait(); });
@@ -121,8 +129,9 @@ class WorkerStream final : public Stream {
   std::condition_variable changed_;
   std::deque<Item> queue_;
   bool stopping_ = false;
-  std::exception_ptr failure_;  // only the thread touches it
-  std::jthread thread_;         // last: it uses all of the above
+  std::atomic<std::int64_t> busy_nanoseconds_ = 0;  // of calls
+  std::exception_ptr failure_;                      // only the thread touches it
+  std::jthread thread_;                             // last: it uses all of the above
 };
 
 std::optional<double> cgroup_processors() {
@@ -181,6 +190,8 @@ LinkTraffic CpuDevice::link_traffic() const {
   return {streams_->down.bytes(), streams_->up.bytes(), streams_->down.seconds(),
           streams_->up.seconds()};
 }
+
+double CpuDevice::compute_seconds() const { return streams_->compute.busy_seconds(); }
 
 int usable_processors() {
   cpu_set_t set;

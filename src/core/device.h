@@ -98,6 +98,8 @@ class Device {
   virtual Stream& store() = 0;    // device to host
   virtual const Clock& clock() const = 0;
   virtual LinkTraffic link_traffic() const = 0;
+  /// Seconds since the start in which the compute stream worked rather than waited.
+  virtual double compute_seconds() const = 0;
 };
 
 }  // namespace barge

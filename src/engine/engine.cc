@@ -71,6 +71,7 @@ class Engine::Impl {
     stats.weights = stores_.weights().traffic();
     stats.disk = disk_.traffic();
     stats.link = device_.link_traffic();
+    stats.compute_seconds = device_.compute_seconds();
     return stats;
   }
 

@@ -33,6 +33,7 @@ struct EngineStats {
   KvTraffic kv;
   DiskTraffic disk;
   LinkTraffic link;
+  double compute_seconds = 0;  // in which the device computed
 };
 
 /// Requests in, tokens out: one thread that sweeps the block through the model. Thread-safe.

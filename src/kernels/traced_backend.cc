@@ -54,6 +54,7 @@ class TracedDevice final : public Device {
   Stream& store() override { return store_; }
   const Clock& clock() const override { return device_.clock(); }
   LinkTraffic link_traffic() const override { return device_.link_traffic(); }
+  double compute_seconds() const override { return device_.compute_seconds(); }
 
  private:
   Device& device_;

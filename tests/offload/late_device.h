@@ -60,6 +60,7 @@ class LateDevice final : public Device {
   Stream& store() override { return late_ ? late_->store : to_.store(); }
   const Clock& clock() const override { return to_.clock(); }
   LinkTraffic link_traffic() const override { return to_.link_traffic(); }
+  double compute_seconds() const override { return to_.compute_seconds(); }
 
  private:
   class LateStream final : public Stream {
