@@ -42,7 +42,10 @@ int run(const Options& o) {
       std::printf("%s is complete already\n", o.output.c_str());
     return 0;
   }
-  session.load(o, /*hash_logits=*/true);
+  // The hash shows that policies agree, but wants all logits on the host: a GPU is not kept from
+  // its work for that.
+  const bool hash_logits = !session.machine.accelerator.cuda();
+  session.load(o, hash_logits);
   Progress progress("answering", [](double n) { return concat(std::llround(n), " lines"); });
   const RunSummary summary = run_job(
       *session.text, job,
@@ -59,7 +62,7 @@ int run(const Options& o) {
                    {"completed", summary.completed},
                    {"failed", summary.failed},
                    {"resumed", summary.resumed}};
-  json["logits_hash"] = concat(std::hex, summary.logits_hash);
+  if (hash_logits) json["logits_hash"] = concat(std::hex, summary.logits_hash);
   if (o.json) {
     std::cout << json.dump() << '\n';
   } else {
