@@ -64,6 +64,7 @@ class HesitantBackend final : public Backend {
     Stream& store() override { return to_.store(); }
     const Clock& clock() const override { return to_.clock(); }
     LinkTraffic link_traffic() const override { return to_.link_traffic(); }
+    double compute_seconds() const override { return to_.compute_seconds(); }
 
    private:
     Device& to_;
