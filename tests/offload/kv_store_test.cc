@@ -133,6 +133,27 @@ TEST(KvStore, ReadsPagesFromMemoryUntilTheyAreWritten) {
   }
 }
 
+TEST(KvStore, ForksIntoMemoryOnlyWhenWhoeverHadItIsDone) {
+  for (const double link : {0., 4e9}) {
+    FakeDisk fake(60 * kPage);
+    auto given = config({0, 0, 1}, link);
+    given.store.capacity_bytes.host = 6 * kPage;  // the tails of two sequences
+    KvHarness kv(given, fake.backend());
+    const auto parent = kv.add(30), other = kv.add(kPerPage - 1);
+    fake.close();
+    kv.sweep({{kv.span(parent, 13)}}, 0);
+    kv.device.compute().call([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+    kv.sweep({{kv.span(other, 4)}}, 0);
+    kv.remove(other);  // before its records are there
+    const auto child = kv.fork(parent, 9, 20);
+    for (int i = 0; i < 2; ++i) {
+      kv.sweep({{kv.span(child, 1)}}, 0);
+      expect_all_right(kv);
+    }
+    fake.open();
+  }
+}
+
 TEST(KvStore, KeepsStagedPagesUntilTheyAreWritten) {
   FakeDisk fake(60 * kPage);  // copies when a request ends
   auto given = config({0, 0, 1});
