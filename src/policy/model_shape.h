@@ -32,9 +32,9 @@ struct ModelShape {
   std::size_t projected_bytes_per_row = 0;  // q, k, v
   std::size_t attended_bytes_per_row = 0;   // what comes of attention
   std::size_t wanted_bytes_per_row = 0;     // output part, logits included
-  std::size_t logits_row_bytes = 0;  // of them the logits, copied to a discrete device's host
-  std::size_t sampler_bytes = 0;     // host scratch for drawing one token
-  std::size_t table_row_bytes = 0;   // encoded rows of all tables looked up for one token
+  std::size_t logits_row_bytes = 0;      // of them the logits, copied to a discrete device's host
+  std::size_t sampler_bytes = 0;         // host scratch for drawing one token
+  std::size_t table_row_bytes = 0;       // encoded rows of all tables looked up for one token
   PerTier<std::size_t> workspace_bytes;  // of the kernel table
   std::size_t attention_workspace_bytes = 0;  // of the CPU kernels, where they attend
   std::size_t tokenizer_bytes = 0;
