@@ -8,6 +8,7 @@
 //   BARGE_EMULATION_SEED    of all random choices (1)
 //   BARGE_EMULATION_MEMORY  bytes of device memory (1 GiB)
 //   BARGE_EMULATION_ARCH    compute capability, such as 75 (86)
+//   BARGE_EMULATION_FAIL    the so-manieth piece of work fails (0: none), and with it the device
 //   BARGE_EMULATION_PROTECT 1: device memory can't be touched while the device doesn't run, so that
 //                           host code which does ends the program, as it would with a GPU; slow
 #pragma once

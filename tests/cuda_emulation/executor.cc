@@ -31,6 +31,8 @@ Executor::Executor()
       protects_(number_from_environment("BARGE_EMULATION_PROTECT", 0) != 0),
       random_(number_from_environment("BARGE_EMULATION_SEED", 1)),
       blocks_(random_) {
+  failing_in_ = number_from_environment("BARGE_EMULATION_FAIL", 0);
+  failing_with_ = cudaErrorLaunchFailure;
   streams_.push_back(null_stream_);
   std::lock_guard lock(mutex_);
   std::thread device([this] { run(); }), host([this] { run_host_functions(); });
