@@ -64,12 +64,14 @@ TEST(CpuAttention, LetsNoKvOfAnswersCrossTheLink) {
 }
 
 // Lets each attention of the CPU end only when the device has done a product that was given to it
-// later: of the other half.
+// later: of the other half. Where none comes, the sequence was alone in its sweep: a request that
+// came late, or one that is the last.
 class Overlap {
  public:
   Backend& device() { return device_; }
   Backend& cpu() { return cpu_; }
-  int attended() const { return attended_; }
+  int attended() const { return attended_; }  // beside the device's products
+  int alone() const { return alone_; }
 
   Overlap(std::unique_ptr<Backend> device, std::unique_ptr<Backend> cpu)
       : device_(std::move(device)), cpu_(std::move(cpu)) {
@@ -85,9 +87,7 @@ class Overlap {
       cpu_.device().compute().call([this, before = given_] {
         std::unique_lock lock(mutex_);
         const auto later = [&] { return done_ > before; };
-        if (!changed_.wait_for(lock, std::chrono::seconds(20), later))
-          throw Error("the device did nothing while the CPU attended");
-        ++attended_;
+        ++(changed_.wait_for(lock, std::chrono::seconds(2), later) ? attended_ : alone_);
       });
     };
   }
@@ -95,9 +95,9 @@ class Overlap {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  int given_ = 0;                   // products, on the engine's thread
-  int done_ = 0, attended_ = 0;     // guarded by mutex_
-  ForwardingBackend device_, cpu_;  // last: their streams use all of the above
+  int given_ = 0;                            // products, on the engine's thread
+  int done_ = 0, attended_ = 0, alone_ = 0;  // guarded by mutex_
+  ForwardingBackend device_, cpu_;           // last: their streams use all of the above
 };
 
 TEST(CpuAttention, RunsWhileTheDeviceMultipliesTheOtherHalf) {
@@ -115,7 +115,9 @@ TEST(CpuAttention, RunsWhileTheDeviceMultipliesTheOtherHalf) {
     for (const TestAnswer& answer : run_all(*test.engine, one_block(5)))
       EXPECT_EQ(answer.error, "");
     test.engine.reset();
-    EXPECT_EQ(overlap.attended(), 2 * batches * 4);  // layers, micro-batches, decode sweeps
+    // Layers, micro-batches, decode sweeps; more if a sweep began before all requests were there.
+    EXPECT_GE(overlap.attended() + overlap.alone(), 2 * batches * 4);
+    EXPECT_GE(overlap.attended(), 3 * overlap.alone());
   }
 }
 

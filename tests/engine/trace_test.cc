@@ -38,8 +38,9 @@ TEST(TracedEngine, ShowsEveryLaneAndChangesNoBit) {
   std::size_t sweeps = 0;
   {
     Budgets budgets(1 << 28, 1 << 28, 1 << 28);
+    const auto make = setup.reference_kernels ? make_reference_backend : make_cpu_backend;
     const auto backend = make_traced_backend(
-        make_cpu_backend({.threads = 1, .emulate_link = setup.emulate_link}, budgets), trace);
+        make({.threads = 1, .emulate_link = setup.emulate_link}, budgets), trace);
     DiskQueue disk({.trace = &trace});
     Engine engine(model.pack(), model.family(), *backend, disk, budgets,
                   {.policy = setup.policy,
