@@ -94,7 +94,7 @@ void add_model_flags(CLI::App& command, Options& o) {
 }
 
 void add_machine_flags(CLI::App& command, Options& o) {
-  command.add_option("--device", o.device, "where to compute")
+  command.add_option("--device", o.device, "where to compute; auto: a GPU if one can be used")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->capture_default_str();
   command.add_option("--gpu-memory", o.gpu_memory, "14GiB, 512MiB or 80%: of the device");
