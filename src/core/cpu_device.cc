@@ -15,6 +15,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/pages.h"
+#include "core/waits.h"
 
 namespace barge {
 namespace {
@@ -67,9 +68,10 @@ class WorkerStream final : public Stream {
     });
   }
   double busy_seconds() const { return static_cast<double>(busy_nanoseconds_) * 1e-9; }
+  std::map<std::string, double> waits() const { return waits_.seconds(); }
 
   void wait(const Event& event) override {
-    if (event.state()) push([event] { event.wait(); });
+    if (event.state()) push([this, event] { waiting_for(event.name(), [&] { event.wait(); }); });
   }
 
   Event record() override {
@@ -97,6 +99,13 @@ class WorkerStream final : public Stream {
     bool always;  // even after a failure
   };
 
+  template <typename Work>
+  void waiting_for(const char* what, const Work& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    waits_.add(what, std::chrono::steady_clock::now() - begin);
+  }
+
   void push(std::function<void()> work, bool always = false) {
     {
       const std::scoped_lock lock(mutex_);
@@ -110,7 +119,8 @@ class WorkerStream final : public Stream {
       Item item;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+        const auto ready = [this] { return stopping_ || !queue_.empty(); };
+        if (!ready()) waiting_for("work", [&] { changed_.wait(lock, ready); });
         if (queue_.empty()) return;  // stopping, and all work is done
         item = std::move(queue_.front());
         queue_.pop_front();
@@ -130,8 +140,9 @@ class WorkerStream final : public Stream {
   std::deque<Item> queue_;
   bool stopping_ = false;
   std::atomic<std::int64_t> busy_nanoseconds_ = 0;  // of calls
-  std::exception_ptr failure_;                      // only the thread touches it
-  std::jthread thread_;                             // last: it uses all of the above
+  Waits waits_;
+  std::exception_ptr failure_;  // only the thread touches it
+  std::jthread thread_;         // last: it uses all of the above
 };
 
 std::optional<double> cgroup_processors() {
@@ -192,6 +203,8 @@ LinkTraffic CpuDevice::link_traffic() const {
 }
 
 double CpuDevice::compute_seconds() const { return streams_->compute.busy_seconds(); }
+
+std::map<std::string, double> CpuDevice::compute_waits() const { return streams_->compute.waits(); }
 
 int usable_processors() {
   cpu_set_t set;

@@ -28,6 +28,7 @@ class CpuDevice final : public Device {
   const Clock& clock() const override { return clock_; }
   LinkTraffic link_traffic() const override;
   double compute_seconds() const override;
+  std::map<std::string, double> compute_waits() const override;
 
   /// Bytes per second each way; 0: unified.
   double emulated_link() const { return options_.emulate_link; }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -100,6 +101,9 @@ class Device {
   virtual LinkTraffic link_traffic() const = 0;
   /// Seconds since the start in which the compute stream worked rather than waited.
   virtual double compute_seconds() const = 0;
+  /// Seconds since the start in which it waited, by the events' names, "work" where it had been
+  /// given none; empty for a device that can't tell.
+  virtual std::map<std::string, double> compute_waits() const { return {}; }
 };
 
 }  // namespace barge

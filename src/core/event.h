@@ -35,10 +35,18 @@ class Event {
   }
   bool done() const { return !state_ || state_->done(); }
   Event on_device() const { return state_ ? state_->on_device() : Event(); }
+  /// The same event, with a literal that says what it brings: who waits for it can say what for.
+  Event named(const char* what) const {
+    Event event = *this;
+    event.name_ = what;
+    return event;
+  }
+  const char* name() const { return name_; }
   const std::shared_ptr<EventState>& state() const { return state_; }
 
  private:
   std::shared_ptr<EventState> state_;
+  const char* name_ = "other work";
 };
 
 /// The host's side of an event: signalled once, by the code that ends the work (a disk queue).

@@ -20,7 +20,25 @@ namespace barge {
 /// microseconds, and without holding the stream up. Thread-safe.
 class Trace {
  public:
-  enum class Lane : std::uint8_t { kCompute, kLoad, kStore, kDiskRead, kDiskWrite, kCount };
+  static constexpr int kNoSweep = -1;
+  enum class Lane : std::uint8_t {
+    kEngine,  // what its thread waits for
+    kCompute,
+    kLoad,
+    kStore,
+    kWeightRead,  // of the disk, as the next two
+    kKvRead,
+    kDiskWrite,
+    kCount
+  };
+
+  /// What was done, or waited for.
+  struct Work {
+    std::string name;
+    std::size_t bytes = 0;  // that were moved
+    bool wait = false;      // nothing was done; short ones are left out
+    int sweep = kNoSweep;   // from the first to the last of a sweep's a lane of its own shows it
+  };
 
   /// `clock` outlives it.
   explicit Trace(const Clock& clock);
@@ -29,10 +47,10 @@ class Trace {
   Trace(const Trace&) = delete;
 
   /// Work between two events. Those of a lane are given in the order in which they happen; work
-  /// that fails is left out. From the first to the last of a sweep's a lane of its own shows it.
-  void span(Lane lane, std::string name, Event begin, Event end, int sweep = kNoSweep);
+  /// that fails is left out.
+  void span(Lane lane, Work work, Event begin, Event end);
   /// Work that is over.
-  void span(Lane lane, std::string name, Seconds begin, Seconds end);
+  void span(Lane lane, Work work, Seconds begin, Seconds end);
   Seconds now() const { return clock_.now(); }
 
   /// Waits for the work that was given so far: its events are needed no more.
@@ -41,12 +59,10 @@ class Trace {
   void write(const std::filesystem::path& file);
 
  private:
-  static constexpr int kNoSweep = -1;
   static constexpr std::size_t kLanes = static_cast<std::size_t>(Lane::kCount);
   struct Pending {
-    std::string name;
+    Work work;
     Event begin, end;
-    int sweep;
   };
   struct Watched {
     std::deque<Pending> pending;  // the front one is being waited for
@@ -54,12 +70,12 @@ class Trace {
   };
   struct Span {
     Lane lane;
-    std::string name;
+    Work work;
     Seconds begin, end;
-    int sweep;
   };
 
   void watch(Lane lane);
+  void keep(Span span);  // under mutex_
   void drain(std::unique_lock<std::mutex>& lock);
 
   const Clock& clock_;

@@ -72,6 +72,8 @@ class Engine::Impl {
     stats.disk = disk_.traffic();
     stats.link = device_.link_traffic();
     stats.compute_seconds = device_.compute_seconds();
+    stats.compute_waits = device_.compute_waits();
+    stats.engine_waits = stores_.waits().seconds();
     return stats;
   }
 

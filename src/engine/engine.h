@@ -4,10 +4,12 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "engine/request.h"
+#include "engine/sweep_record.h"
 #include "kernels/backend.h"
 #include "model/family.h"
 #include "offload/disk_queue.h"
@@ -18,6 +20,8 @@
 #include "policy/policy.h"
 
 namespace barge {
+
+class Trace;
 
 /// What an engine did since its start.
 struct EngineStats {
@@ -34,6 +38,8 @@ struct EngineStats {
   DiskTraffic disk;
   LinkTraffic link;
   double compute_seconds = 0;  // in which the device computed
+  /// Seconds in which the device's compute stream and the engine's thread waited, by what for.
+  std::map<std::string, double> compute_waits, engine_waits;
 };
 
 /// Requests in, tokens out: one thread that sweeps the block through the model. Thread-safe.
@@ -53,6 +59,9 @@ class Engine {
     int attention_threads = 0;
     /// Called on the engine's thread when it ends because of this, before any request is told.
     std::function<void(const std::exception&)> on_failure;
+    /// Called on the engine's thread at the end of each sweep; must be quick.
+    std::function<void(const SweepRecord&)> on_sweep;
+    Trace* trace = nullptr;  // told of what the engine's thread waits for; outlives the engine
   };
 
   /// Loads what is at home in memory (with `progress(bytes done, total)`) and allocates all

@@ -117,7 +117,7 @@ void HostAttention::collect(MatrixView to, std::int64_t first_row) {
     return one.rows.front().first >= first_row && one.rows.front().first < first_row + to.rows;
   };
   for (; !under_way_.empty() && these(under_way_.front()); under_way_.pop_front()) {
-    compute.wait(under_way_.front().attended);
+    compute.wait(under_way_.front().attended.named("CPU attention"));
     for (const Rows& rows : under_way_.front().rows)
       copy_rows(compute, to, Tier::kDevice, rows.first - first_row, results_, Tier::kHost,
                 rows.first, rows.count);

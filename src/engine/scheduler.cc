@@ -48,6 +48,7 @@ void Scheduler::end_all(FinishReason reason, const std::string& error) {
 
 void Scheduler::step() {
   const Seconds begin = device_.clock().now();
+  const KvTraffic kv_before = stores_.kv().traffic();
   room_.put_aside(live_);
   admit();
   if (live_.empty()) return;
@@ -61,14 +62,25 @@ void Scheduler::step() {
   const Event end = stores_.sweep().run(block);
   // Where nobody waits for logits the next sweep may be given to the device while this one runs,
   // but not the one after it.
-  last_end_.wait();
-  last_end_ = end;
-  if (!block.wanted.empty()) end.wait();
+  stores_.waits().during("device", [&] {
+    last_end_.wait();
+    last_end_ = end;
+    if (!block.wanted.empty()) end.wait();
+  });
+  SweepRecord record = record_of(block);
   absorb(block);
   retire();
   ++counts_.sweeps;
   const double took = (device_.clock().now() - begin).count();
   (block.has_prompts() ? counts_.prefill_seconds : counts_.decode_seconds) += took;
+  if (!options_.on_sweep) return;
+  const KvTraffic kv_after = stores_.kv().traffic();
+  record.seconds = took;
+  record.kv_read_bytes = kv_after.disk_read_bytes - kv_before.disk_read_bytes;
+  record.kv_written_bytes = kv_after.disk_written_bytes - kv_before.disk_written_bytes;
+  record.kv_down_bytes = kv_after.link_down_bytes - kv_before.link_down_bytes;
+  record.kv_up_bytes = kv_after.link_up_bytes - kv_before.link_up_bytes;
+  options_.on_sweep(record);
 }
 
 void Scheduler::admit() {

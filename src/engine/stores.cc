@@ -90,7 +90,8 @@ Stores::Stores(const Pack& pack, const Family& family, Backend& backend, DiskQue
               : cpu_->workspace_bytes(attention_limits(family.config(), policy_)).device)),
       footprint_(barge::footprint(shape_, policy_, device_.unified())),
       kernels_(backend.make_kernels(kernel_limits_)),
-      buffers_(device_, footprint_) {
+      buffers_(device_, footprint_),
+      waits_(device_.clock(), options.trace) {
   const ModelConfig& config = family.config();
   const KvFormat format = kv_format_of(config, policy_.kv_bits, options.kv_group);
   kv_ = std::make_unique<KvStore>(
@@ -123,7 +124,7 @@ Stores::Stores(const Pack& pack, const Family& family, Backend& backend, DiskQue
                              .rows = policy_.block_sequences()},
         footprint_);
   sweep_ = std::make_unique<Sweep>(pack, family, *weights_, *kv_, *kernels_, device_, host_.get(),
-                                   buffers_,
+                                   buffers_, waits_,
                                    Sweep::Options{.compute = options.compute,
                                                   .kv = format,
                                                   .page_positions = policy_.page_positions,

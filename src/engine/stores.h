@@ -7,6 +7,7 @@
 #include "engine/block.h"
 #include "engine/buffers.h"
 #include "engine/engine.h"
+#include "engine/engine_waits.h"
 #include "engine/host_attention.h"
 #include "engine/sweep.h"
 
@@ -30,6 +31,8 @@ class Stores {
 
   KvStore& kv() { return *kv_; }
   const WeightStore& weights() const { return *weights_; }
+  EngineWaits& waits() { return waits_; }
+  const EngineWaits& waits() const { return waits_; }
   Sweep& sweep() { return *sweep_; }
   /// Thread-safe.
   double cpu_attention_seconds() const { return host_ ? host_->busy_seconds() : 0; }
@@ -47,6 +50,7 @@ class Stores {
   const Footprint footprint_;
   std::unique_ptr<Kernels> kernels_;
   SweepBuffers buffers_;
+  EngineWaits waits_;
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<KvStore> kv_;
   std::unique_ptr<HostAttention> host_;  // with cpu_; waits for it before the stores go

@@ -16,7 +16,7 @@ bool is_drawn(const std::optional<DrawParams>& draw) { return draw.has_value(); 
 
 Sweep::Sweep(const Pack& pack, const Family& family, WeightStore& weights, KvStore& kv,
              Kernels& kernels, Device& device, HostAttention* host, SweepBuffers& buffers,
-             const Options& options)
+             EngineWaits& waits, const Options& options)
     : pack_(pack),
       family_(family),
       weights_(weights),
@@ -25,6 +25,7 @@ Sweep::Sweep(const Pack& pack, const Family& family, WeightStore& weights, KvSto
       device_(device),
       host_(host),
       buffers_(buffers),
+      waits_(waits),
       options_(options),
       parts_(family.parts()),
       legs_(legs_of(parts_)),
@@ -153,7 +154,8 @@ void Sweep::lookup(int tensor, std::span<const std::int32_t> ids, Epilogue epilo
       .layout = panel_layout(format, static_cast<std::int64_t>(ids.size()), table.cols)};
   std::byte* to = buffers_.lookup.bytes(encoded.layout.bytes);
   encoded.data = to;
-  device_.compute().wait(weights_.lookup(index, ids, to));
+  const Event found = waits_.during("look-up", [&] { return weights_.lookup(index, ids, to); });
+  device_.compute().wait(found.named("look-up"));
   kernels_.decode_rows(encoded, hidden_, epilogue);
   lookups_read_ = device_.compute().record();
 }
@@ -164,14 +166,15 @@ void Sweep::linear(MatrixView x, int tensor, int bias, MatrixView y, Epilogue ep
   const PackTensor& matrix = pack_.tensors()[static_cast<std::size_t>(index)];
   const float* bias_row = bias < 0 ? nullptr : vector(bias);
   for (std::int64_t row = 0; row < matrix.rows;) {
-    const WeightStore::Run& run = leg_weights_.next();
+    const WeightStore::Run& run = waits_.during(
+        "weights", [&]() -> auto& { return leg_weights_.next(); });
     if (run.tensor != index || run.first_row != row)
       throw Error(concat("row ", row, " of ", matrix.name, " was wanted, but row ", run.first_row,
                          " of ", pack_.tensors()[static_cast<std::size_t>(run.tensor)].name,
                          " came; this is a bug of barge"));
     std::int64_t run_rows = 0;
     for (const WeightPanel& panel : run.panels) run_rows += panel.layout.rows;
-    device_.compute().wait(run.ready);
+    device_.compute().wait(run.ready.named("weights"));
     if (x.rows > 0)
       kernels_.linear(x, run.panels, bias_row == nullptr ? nullptr : bias_row + row,
                       y.columns(row, run_rows), epilogue);
@@ -197,7 +200,7 @@ void Sweep::attend(int, MatrixView q, MatrixView k, MatrixView v) {
   Event projected;  // without the device's own attention, which the host needn't wait for
   if (host_ != nullptr) projected = device_.compute().record();
   for (std::size_t i = 0; i < half_.num_micro_batches; ++i) {
-    KvPipeline::Pages pages = kv_pipeline_.take();
+    KvPipeline::Pages pages = waits_.during("KV", [&] { return kv_pipeline_.take(); });
     kv_pipeline_.prefetch();  // of the next micro-batch
     Event by_device, by_host;
     if (!pages.host.members.empty())
@@ -211,7 +214,7 @@ void Sweep::attend(int, MatrixView q, MatrixView k, MatrixView v) {
 Event Sweep::attend_on_device(const KvPipeline::Side& side, MatrixView q, MatrixView k,
                               MatrixView v) {
   const ModelConfig& config = family_.config();
-  device_.compute().wait(side.lease.ready);
+  device_.compute().wait(side.lease.ready.named("KV"));
   const std::vector<AttentionSpan> spans = attention_spans(side);
   kernels_.append_kv(options_.kv, options_.page_positions, spans, k, v);
   kernels_.attend(options_.kv, options_.page_positions, spans, config.heads,

@@ -6,6 +6,7 @@
 
 #include "engine/block.h"
 #include "engine/buffers.h"
+#include "engine/engine_waits.h"
 #include "engine/host_attention.h"
 #include "engine/kv_pipeline.h"
 #include "engine/leg_weights.h"
@@ -35,7 +36,8 @@ class Sweep final : public Forward {
 
   /// References must outlive it. `host`: who attends in the layers that are the host's, or null.
   Sweep(const Pack& pack, const Family& family, WeightStore& weights, KvStore& kv, Kernels& kernels,
-        Device& device, HostAttention* host, SweepBuffers& buffers, const Options& options);
+        Device& device, HostAttention* host, SweepBuffers& buffers, EngineWaits& waits,
+        const Options& options);
 
   /// The tensors that a sweep multiplies by, in order, as indices into Pack::tensors().
   static std::vector<int> visits(const Pack& pack, const Family& family);
@@ -89,6 +91,7 @@ class Sweep final : public Forward {
   Device& device_;
   HostAttention* const host_;  // null: nobody attends there
   SweepBuffers& buffers_;
+  EngineWaits& waits_;
   const Options options_;
   const std::vector<Part> parts_;
   const std::vector<Leg> legs_;

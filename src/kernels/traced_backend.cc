@@ -15,19 +15,25 @@ class TracedStream final : public Stream {
   TracedStream(Stream& stream, Trace& trace, Lane lane)
       : stream_(stream), trace_(trace), lane_(lane) {}
 
-  void wait(const Event& event) override { stream_.wait(event); }
+  void wait(const Event& event) override {
+    Event begin = stream_.record();
+    stream_.wait(event);
+    trace_.span(lane_, {.name = event.name(), .wait = true}, std::move(begin), stream_.record());
+  }
   Event record() override { return stream_.record(); }
   void copy(void* to, Tier to_tier, const void* from, Tier from_tier, std::size_t bytes) override {
     Event begin = stream_.record();
     stream_.copy(to, to_tier, from, from_tier, bytes);
     trace_.span(lane_,
-                concat(format_bytes(bytes), " from ", name_of(from_tier), " to ", name_of(to_tier)),
+                {.name = concat(format_bytes(bytes), " from ", name_of(from_tier), " to ",
+                                name_of(to_tier)),
+                 .bytes = bytes},
                 std::move(begin), stream_.record());
   }
   void call(std::function<void()> work) override {
     Event begin = stream_.record();
     stream_.call(std::move(work));
-    trace_.span(lane_, "host function", std::move(begin), stream_.record());
+    trace_.span(lane_, {.name = "host function"}, std::move(begin), stream_.record());
   }
 
  private:
@@ -55,6 +61,7 @@ class TracedDevice final : public Device {
   const Clock& clock() const override { return device_.clock(); }
   LinkTraffic link_traffic() const override { return device_.link_traffic(); }
   double compute_seconds() const override { return device_.compute_seconds(); }
+  std::map<std::string, double> compute_waits() const override { return device_.compute_waits(); }
 
  private:
   Device& device_;
@@ -65,6 +72,12 @@ std::int64_t outputs(std::span<const WeightPanel> panels) {
   std::int64_t rows = 0;
   for (const WeightPanel& panel : panels) rows += panel.layout.rows;
   return rows;
+}
+
+std::size_t bytes_of(std::span<const WeightPanel> panels) {
+  std::size_t bytes = 0;
+  for (const WeightPanel& panel : panels) bytes += panel.layout.bytes;
+  return bytes;
 }
 
 std::string attention_name(const char* what, std::span<const AttentionSpan> spans) {
@@ -90,8 +103,9 @@ class TracedKernels final : public Kernels {
   }
   void linear(MatrixView x, std::span<const WeightPanel> panels, const float* bias, MatrixView y,
               Epilogue epilogue) override {
-    traced(concat("product ", x.rows, " x ", x.cols, " x ", outputs(panels)),
-           [&] { kernels_->linear(x, panels, bias, y, epilogue); });
+    traced(
+        concat("product ", x.rows, " x ", x.cols, " x ", outputs(panels)),
+        [&] { kernels_->linear(x, panels, bias, y, epilogue); }, bytes_of(panels));
   }
   void rope(MatrixView x, int head_dim, std::span<const std::int32_t> positions,
             std::span<const float> inverse_frequencies) override {
@@ -119,10 +133,11 @@ class TracedKernels final : public Kernels {
 
  private:
   template <typename Work>
-  void traced(std::string name, const Work& work) {
+  void traced(std::string name, const Work& work, std::size_t bytes = 0) {
     Event begin = stream_.record();
     work();
-    trace_.span(Lane::kCompute, std::move(name), std::move(begin), stream_.record(), sweep_);
+    trace_.span(Lane::kCompute, {.name = std::move(name), .bytes = bytes, .sweep = sweep_},
+                std::move(begin), stream_.record());
   }
 
   const std::unique_ptr<Kernels> kernels_;

@@ -1,5 +1,7 @@
 #include "offload/traced_disk.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <unordered_map>
 #include <utility>
@@ -8,6 +10,11 @@
 
 namespace barge {
 namespace {
+
+using Lane = Trace::Lane;
+
+// A disk that never pauses is shown in spans of so much, so that its rate can be seen.
+constexpr std::size_t kSpanBytes = 8_MiB;
 
 class TracedDisk final : public DiskBackend {
  public:
@@ -22,10 +29,10 @@ class TracedDisk final : public DiskBackend {
     backend_->unregister_memory(buffers);
   }
   void submit(const DiskPiece& piece) override {
-    Direction& direction = directions_[piece.write ? 1 : 0];
-    if (direction.under_way++ == 0) direction.begin = trace_.now();
-    direction.bytes += piece.bytes;
-    is_write_[piece.id] = piece.write;
+    const Lane lane = lane_of(piece);
+    UnderWay& traffic = lanes_[static_cast<std::size_t>(lane)];
+    if (traffic.pieces++ == 0) traffic.begin = trace_.now();
+    pieces_[piece.id] = {lane, piece.bytes};
     backend_->submit(piece);
   }
   void wait(std::vector<DiskResult>& results) override {
@@ -36,25 +43,38 @@ class TracedDisk final : public DiskBackend {
   void wake() override { backend_->wake(); }
 
  private:
-  struct Direction {
-    std::size_t under_way = 0, bytes = 0;
+  struct UnderWay {
+    std::size_t pieces = 0, bytes = 0;  // bytes: done since `begin`
     Seconds begin{};
   };
 
+  // Weights come from a pack, whose files have names; KV pages from a scratch file without one.
+  Lane lane_of(const DiskPiece& piece) {
+    if (piece.write) return Lane::kDiskWrite;
+    const auto [known, is_new] = nameless_.try_emplace(piece.descriptor, false);
+    struct stat info {};
+    if (is_new) known->second = fstat(piece.descriptor, &info) == 0 && info.st_nlink == 0;
+    return known->second ? Lane::kKvRead : Lane::kWeightRead;
+  }
+
   void end(std::uint64_t id) {
-    const auto found = is_write_.find(id);
-    const bool write = found->second;
-    is_write_.erase(found);
-    Direction& direction = directions_[write ? 1 : 0];
-    if (--direction.under_way > 0) return;
-    trace_.span(write ? Trace::Lane::kDiskWrite : Trace::Lane::kDiskRead,
-                format_bytes(std::exchange(direction.bytes, 0)), direction.begin, trace_.now());
+    const auto found = pieces_.find(id);
+    const auto [lane, bytes] = found->second;
+    pieces_.erase(found);
+    UnderWay& traffic = lanes_[static_cast<std::size_t>(lane)];
+    traffic.bytes += bytes;
+    if (--traffic.pieces > 0 && traffic.bytes < kSpanBytes) return;
+    const Seconds now = trace_.now();
+    const std::size_t done = std::exchange(traffic.bytes, 0);
+    trace_.span(lane, {.name = format_bytes(done), .bytes = done},
+                std::exchange(traffic.begin, now), now);
   }
 
   const std::unique_ptr<DiskBackend> backend_;
   Trace& trace_;
-  std::array<Direction, 2> directions_;  // read, write
-  std::unordered_map<std::uint64_t, bool> is_write_;
+  std::array<UnderWay, static_cast<std::size_t>(Lane::kCount)> lanes_;
+  std::unordered_map<std::uint64_t, std::pair<Lane, std::size_t>> pieces_;
+  std::unordered_map<int, bool> nameless_;  // by descriptor
 };
 
 }  // namespace

@@ -35,9 +35,9 @@ std::vector<std::string> spans_of(Trace& trace) {
   std::map<int, std::string> lanes;
   std::vector<std::string> spans;
   for (const auto& event : events_of(trace))
-    if (event["ph"] == "M")
+    if (event["name"] == "thread_name")
       lanes[event["tid"]] = event["args"]["name"];
-    else
+    else if (event["ph"] == "X")
       spans.push_back(concat(lanes.at(event["tid"]), ": ", event["name"].get<std::string>(), " ",
                              event["ts"].get<double>() / 1e3, " ",
                              (event["ts"].get<double>() + event["dur"].get<double>()) / 1e3));
@@ -55,8 +55,8 @@ TEST(Trace, TellsWhenEventsOfALaneWereDone) {
   TestClock clock;
   Trace trace(clock);
   Completion begin, end, last;
-  trace.span(Trace::Lane::kLoad, "first", begin.event(), end.event());
-  trace.span(Trace::Lane::kLoad, "second", end.event(), last.event());
+  trace.span(Trace::Lane::kLoad, {.name = "first"}, begin.event(), end.event());
+  trace.span(Trace::Lane::kLoad, {.name = "second"}, end.event(), last.event());
   succeed_at(clock, begin, 5.25);
   succeed_at(clock, end, 5.5);
   succeed_at(clock, last, 6);
@@ -67,8 +67,8 @@ TEST(Trace, ShowsASweepFromItsFirstWorkToItsLast) {
   TestClock clock;
   Trace trace(clock);
   Completion begin, end, last;
-  trace.span(Trace::Lane::kCompute, "first", begin.event(), end.event(), 7);
-  trace.span(Trace::Lane::kCompute, "last", end.event(), last.event(), 7);
+  trace.span(Trace::Lane::kCompute, {.name = "first", .sweep = 7}, begin.event(), end.event());
+  trace.span(Trace::Lane::kCompute, {.name = "last", .sweep = 7}, end.event(), last.event());
   succeed_at(clock, begin, 5.25);
   succeed_at(clock, end, 5.5);
   succeed_at(clock, last, 6);
@@ -78,17 +78,37 @@ TEST(Trace, ShowsASweepFromItsFirstWorkToItsLast) {
 TEST(Trace, TakesWorkThatIsOver) {
   TestClock clock;
   Trace trace(clock);
-  trace.span(Trace::Lane::kDiskRead, "4.0 MiB", Seconds(5.5), Seconds(5.75));
-  EXPECT_THAT(spans_of(trace), ElementsAre("disk read: 4.0 MiB 500 750"));
+  trace.span(Trace::Lane::kWeightRead, {.name = "4.0 MiB"}, Seconds(5.5), Seconds(5.75));
+  EXPECT_THAT(spans_of(trace), ElementsAre("disk read: weights: 4.0 MiB 500 750"));
+}
+
+TEST(Trace, NamesWaitsAndLeavesOutThoseThatHeldNobodyUp) {
+  TestClock clock;
+  Trace trace(clock);
+  trace.span(Trace::Lane::kEngine, {.name = "weights", .wait = true}, Seconds(5), Seconds(5.25));
+  trace.span(Trace::Lane::kEngine, {.name = "weights", .wait = true}, Seconds(6), Seconds(6.00001));
+  EXPECT_THAT(spans_of(trace), ElementsAre("engine: wait for weights 0 250"));
+}
+
+TEST(Trace, TellsProgramsBytesAndKinds) {
+  TestClock clock;
+  Trace trace(clock);
+  trace.span(Trace::Lane::kKvRead, {.name = "4.0 MiB", .bytes = 4 << 20}, Seconds(5), Seconds(6));
+  trace.span(Trace::Lane::kCompute, {.name = "KV", .wait = true}, Seconds(5), Seconds(6));
+  const nlohmann::json events = events_of(trace);
+  const auto& read = events[events.size() - 2];
+  EXPECT_EQ(read["cat"], "disk");
+  EXPECT_EQ(read["args"]["bytes"], 4 << 20);
+  EXPECT_EQ(events.back()["cat"], "wait");
 }
 
 TEST(Trace, LeavesOutWorkThatFailed) {
   TestClock clock;
   Trace trace(clock);
   Completion fails;
-  trace.span(Trace::Lane::kCompute, "fails", Event(), fails.event());
+  trace.span(Trace::Lane::kCompute, {.name = "fails"}, Event(), fails.event());
   fails.fail(std::make_exception_ptr(IoError("disk on fire")));
-  trace.span(Trace::Lane::kCompute, "goes on", Event(), Event());
+  trace.span(Trace::Lane::kCompute, {.name = "goes on"}, Event(), Event());
   EXPECT_THAT(spans_of(trace), ElementsAre("compute: goes on 0 0"));
 }
 

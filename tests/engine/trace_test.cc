@@ -46,7 +46,8 @@ TEST(TracedEngine, ShowsEveryLaneAndChangesNoBit) {
                   {.policy = setup.policy,
                    .compute = setup.compute,
                    .disk_directory = model.directory().parent_path(),
-                   .hash_logits = true});
+                   .hash_logits = true,
+                   .trace = &trace});
     const auto answers = run_all(engine, job());
     for (std::size_t i = 0; i < answers.size(); ++i)
       EXPECT_EQ(answers[i].hash(), expected[i].hash()) << answers[i].error;
@@ -60,10 +61,8 @@ TEST(TracedEngine, ShowsEveryLaneAndChangesNoBit) {
   std::map<std::string, double> ends;  // of the lane's last span so far
   const nlohmann::json json = nlohmann::json::parse(std::ifstream(file));
   for (const auto& event : json.at("traceEvents")) {
-    if (event["ph"] == "M") {
-      lanes[event["tid"]] = event["args"]["name"];
-      continue;
-    }
+    if (event["name"] == "thread_name") lanes[event["tid"]] = event["args"]["name"];
+    if (event["ph"] == "M") continue;
     const std::string& lane = lanes.at(event["tid"]);
     ++spans[lane];
     EXPECT_GE(event["dur"], 0);
@@ -71,7 +70,8 @@ TEST(TracedEngine, ShowsEveryLaneAndChangesNoBit) {
     ends[lane] = event["ts"].get<double>() + event["dur"].get<double>() - 1e-3;
   }
   EXPECT_EQ(spans["sweep"], sweeps);
-  for (const char* lane : {"compute", "load", "store", "disk read", "disk write"})
+  for (const char* lane :
+       {"engine", "compute", "load", "store", "disk read: weights", "disk read: KV", "disk write"})
     EXPECT_GT(spans[lane], 0u) << lane;
 }
 
