@@ -110,8 +110,8 @@ def drop_caches():
 
 
 def run_capped(command, cap_mib, seconds, log, environment=None):
-    """Runs `command` for at most `seconds`; cap_mib None: without a cap. What it says on stderr goes
-    to the file `log`. Throws CannotCap."""
+    """Runs `command` for at most `seconds`; cap_mib None: without a cap. What it says on stderr
+    goes to the file `log`. Throws CannotCap."""
     if cap_mib is None:
         return _run(command, None, seconds, log, environment)
     with MemoryCap(cap_mib) as cap:

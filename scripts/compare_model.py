@@ -145,7 +145,8 @@ def write(tokenizer_gguf, directory, shape, name):
     ones = np.ones(hidden, dtype=np.float32)
 
     ends = {"model.embed_tokens.weight": random_bf16(rng, vocabulary, hidden),
-            "lm_head.weight": random_bf16(rng, vocabulary, hidden), "model.norm.weight": ones.astype(ml_dtypes.bfloat16)}
+            "lm_head.weight": random_bf16(rng, vocabulary, hidden),
+            "model.norm.weight": ones.astype(ml_dtypes.bfloat16)}
     checkpoint.add(ends)
     add_q4_0(writer, "token_embd.weight", ends["model.embed_tokens.weight"])
     add_q4_0(writer, "output.weight", ends["lm_head.weight"])

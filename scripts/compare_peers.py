@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import shutil
-import statistics
 import subprocess
 import sys
 
@@ -86,6 +85,12 @@ def last_error(log):
     return (errors or lines or [""])[-1][:200]
 
 
+def last_object(stdout):
+    """The last line that is a JSON object: libraries print too, before and after it."""
+    lines = [line for line in stdout.splitlines() if line.startswith("{") and line.endswith("}")]
+    return json.loads(lines[-1])
+
+
 def fastest_dtype():
     """Of torch: bf16 only where the processor multiplies it, else emulation is slower than f32."""
     flags = pathlib.Path("/proc/cpuinfo").read_text()
@@ -110,6 +115,11 @@ class Python:
     reads: str  # "hf" or "gguf"
     flags: tuple = ()
 
+    @property
+    def needs(self):
+        """Whoever says the same is prepared by the same."""
+        return self.environment
+
     def prepare(self, places):
         install(self.environment, places.venvs / self.environment,
                 places.logs / f"install-{self.environment}.log")
@@ -128,24 +138,23 @@ class Python:
         return {"OMP_NUM_THREADS": str(job.threads), "HF_HUB_OFFLINE": "1",
                 "TOKENIZERS_PARALLELISM": "false"}
 
-    def rates(self, stdout, job):
+    def rates(self, places, stdout, job):
         """The columns of the table: generated tokens / (prefill time + decode time)."""
-        result = json.loads(stdout.strip().splitlines()[-1])
+        result = last_object(stdout)
         run = sorted(result["runs"], key=lambda r: r["seconds"])[len(result["runs"]) // 2]
-        prefill = statistics.median(r["prefill_seconds"] for r in result["runs"])
         generated, prompt = job.lines * job.gen_len, job.lines * job.prompt_len
         return {"version": result["version"], "weights": result["weights"],
                 "seconds": run["seconds"],
                 "generated_tokens_per_s": generated / run["seconds"],
                 "total_tokens_per_s": (generated + prompt) / run["seconds"],
-                "prefill_tokens_per_s": prompt / prefill,
-                "decode_tokens_per_s":
-                    (generated - job.lines) / max(run["seconds"] - prefill, 1e-9)}
+                "prefill_tokens_per_s": prompt / run["prefill_seconds"],
+                "decode_tokens_per_s": (generated - job.lines) /
+                                       max(run["seconds"] - run["prefill_seconds"], 1e-9)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Barge:
-    """barge itself: `barge bench`. The pack and the machine's profile are made before it is timed."""
+    """barge itself: `barge bench`. Its pack and the machine's profile are made before it's timed."""
     reads: str
     weight_bits: str = "auto"
     cpu_memory_mib: int | None = None  # None: what the cap leaves beside the slack
@@ -155,6 +164,10 @@ class Barge:
         return [str(places.model(self.reads)), "--weight-bits", self.weight_bits, "--json",
                 "--device", "cpu", "--cache-dir", str(places.barge_cache),
                 "--disk-dir", str(places.barge_cache)]
+
+    @property
+    def needs(self):
+        return f"barge {self.reads} {self.weight_bits}"
 
     def prepare(self, places):
         if not places.barge.exists():
@@ -179,12 +192,14 @@ class Barge:
     def variables(self, job):
         return {}
 
-    def rates(self, stdout, job):
-        result = json.loads(stdout.strip().splitlines()[-1])
+    def rates(self, places, stdout, job):
+        result = last_object(stdout)
         keys = ("seconds", "generated_tokens_per_s", "total_tokens_per_s", "prefill_tokens_per_s",
                 "decode_tokens_per_s")
         weights = {"auto": "Q4_0", "16": "bf16"}[self.weight_bits]
-        return {"weights": weights, **{key: result[key] for key in keys}}
+        version = subprocess.run([str(places.barge), "--version"], check=True, capture_output=True,
+                                 text=True).stdout.strip()
+        return {"version": version, "weights": weights, **{key: result[key] for key in keys}}
 
 
 def standard_peers():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures one peer of barge; part of compare, which runs it in that peer's virtual environment:
   compare_runner.py PEER MODEL --batch N --prompt-len N --gen-len N --threads N [...]
-Prints one JSON object last. Greedy, the same random prompts for all, exactly --gen-len tokens each."""
+Prints one JSON object last. Greedy, the same random prompts for all, --gen-len tokens each."""
 import argparse
 import ctypes
 import importlib.metadata
@@ -19,6 +19,10 @@ GIB = 1 << 30
 def random_prompts(batch, length):
     rng = random.Random(0)
     return [[rng.randint(FIRST_ID, LAST_ID) for _ in range(length)] for _ in range(batch)]
+
+
+# What is read is bf16; processors without it compute faster in f32.
+WEIGHTS = {"float32": "bf16 as f32", "bfloat16": "bf16"}
 
 
 class Peer:
@@ -46,7 +50,7 @@ class Torch(Peer):
         import torch
         torch.set_num_threads(arguments.threads)
         self.torch, self.dtype = torch, getattr(torch, arguments.dtype)
-        self.weights = {"float32": "f32", "bfloat16": "bf16"}[arguments.dtype]
+        self.weights = WEIGHTS[arguments.dtype]
         self.model = self.load()
         self.settings = dict(do_sample=False, pad_token_id=0, eos_token_id=None)
 
@@ -142,6 +146,8 @@ class LlamaCpp(Peer):
         super().__init__(arguments)
         import llama_cpp
         self.lib, a = llama_cpp, arguments
+        if a.prompt_len > self.BATCH:
+            sys.exit(f"prompts of {a.prompt_len} tokens; at most {self.BATCH} go into a batch")
         llama_cpp.llama_backend_init()
         model = llama_cpp.llama_model_default_params()
         model.use_mmap, model.use_extra_bufts = True, not a.mmap
@@ -155,7 +161,8 @@ class LlamaCpp(Peer):
         self.context = llama_cpp.llama_init_from_model(self.model, context)
         if not self.model or not self.context:
             sys.exit("llama.cpp can't load the model or make a context")
-        self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
+        vocabulary = llama_cpp.llama_model_get_vocab(self.model)
+        self.vocabulary = llama_cpp.llama_vocab_n_tokens(vocabulary)
         self.batch = llama_cpp.llama_batch_init(self.BATCH, 0, 1)
 
     def decode(self, entries):
@@ -205,7 +212,7 @@ class Vllm(Peer):
                        "VLLM_CPU_OMP_THREADS_BIND": cores, "HF_HUB_OFFLINE": "1",
                        "VLLM_NO_USAGE_STATS": "1"}
         from vllm import LLM
-        self.weights = {"float32": "f32", "bfloat16": "bf16"}[arguments.dtype]
+        self.weights = WEIGHTS[arguments.dtype]
         self.llm = LLM(model=arguments.model, skip_tokenizer_init=True, dtype=arguments.dtype,
                        max_model_len=arguments.prompt_len + arguments.gen_len,
                        max_num_seqs=arguments.batch, enforce_eager=True,
