@@ -1,10 +1,7 @@
 #include "offload/disk_queue.h"
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -18,6 +15,7 @@
 #include "offload/disk_backend.h"
 #include "offload/disk_gate.h"
 #include "offload/disk_request.h"
+#include "offload/disk_schedule.h"
 #include "offload/traced_disk.h"
 
 namespace barge {
@@ -25,10 +23,6 @@ namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 using RequestPointer = std::unique_ptr<DiskRequest>;
-
-// Reads go first, but of so many pieces one is a write if any waits: staging that waits to be
-// written back must not stand still behind an endless prefetch.
-constexpr int kPiecesPerWrite = 8;
 
 std::unique_ptr<DiskBackend> make_backend(const DiskQueue::Options& options) {
   if (options.io == DiskQueue::Io::kPread) return make_pread_backend(options.depth);
@@ -61,16 +55,7 @@ void check_alignment(const char* what, const DiskFile& file, std::uint64_t offse
 class DiskQueue::Impl {
  public:
   Impl(Options options, std::unique_ptr<DiskBackend> backend)
-      : options_(options), backend_(std::move(backend)) {
-    if (options_.depth < 1 || options_.request_bytes < kSectorBytes ||
-        options_.request_bytes % kSectorBytes != 0)
-      throw ConfigError(concat("a disk queue of depth ", options_.depth, " with requests of ",
-                               options_.request_bytes,
-                               " bytes: wanted a depth of at least 1 and a "
-                               "multiple of ",
-                               kSectorBytes, " bytes"));
-    slots_.resize(static_cast<std::size_t>(options_.depth));
-    for (std::size_t i = 0; i < slots_.size(); ++i) free_slots_.push_back(i);
+      : schedule_(options), backend_(std::move(backend)) {
     queue_thread_ = std::thread([this] { run(); });
     gate_.emplace([this](RequestPointer request) { push(std::move(request)); });
   }
@@ -126,11 +111,6 @@ class DiskQueue::Impl {
   std::string backend() const { return backend_->name(); }
 
  private:
-  struct Slot {
-    DiskRequest* request = nullptr;
-    DiskPiece piece;
-  };
-
   static double seconds_since(SteadyTime begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
@@ -171,9 +151,10 @@ class DiskQueue::Impl {
     try {
       std::vector<DiskResult> results;
       while (take_new()) {
-        begin_pieces();
+        while (const auto piece = schedule_.next()) backend_->submit(*piece);
         backend_->wait(results);
-        for (const DiskResult& result : results) end_piece(result);
+        for (const DiskResult& result : results)
+          if (DiskRequest* const over = schedule_.end(result)) finish(over);
         results.clear();
       }
     } catch (...) {
@@ -201,72 +182,10 @@ class DiskQueue::Impl {
       if (pointer->over())  // empty, or what it waited for failed
         over.push_back(pointer);
       else
-        waiting_[static_cast<std::size_t>(pointer->priority)].push_back(pointer);
+        schedule_.add(pointer);
     }
     for (DiskRequest* request : over) finish(request);
     return true;
-  }
-
-  std::deque<DiskRequest*>* choose() {
-    auto& writes = waiting_[static_cast<std::size_t>(IoPriority::kWrite)];
-    if (!writes.empty() && ++pieces_since_write_ >= kPiecesPerWrite) {
-      pieces_since_write_ = 0;
-      return &writes;
-    }
-    for (auto& queue : waiting_)
-      if (!queue.empty()) return &queue;
-    return nullptr;
-  }
-
-  void begin_pieces() {
-    while (!free_slots_.empty()) {
-      if (!rests_.empty()) {
-        const Slot slot = rests_.front();
-        rests_.pop_front();
-        begin_piece(slot);
-        continue;
-      }
-      std::deque<DiskRequest*>* const queue = choose();
-      if (queue == nullptr) return;
-      DiskRequest* const request = queue->front();
-      ++request->pieces_under_way;
-      begin_piece({request, request->cut_piece(options_.request_bytes)});
-      if (request->all_cut()) queue->pop_front();
-    }
-  }
-
-  void begin_piece(Slot slot) {
-    const std::size_t index = free_slots_.back();
-    free_slots_.pop_back();
-    slot.piece.id = index;
-    slots_[index] = slot;
-    backend_->submit(slot.piece);
-  }
-
-  void end_piece(const DiskResult& result) {
-    const Slot slot = slots_.at(result.id);
-    free_slots_.push_back(result.id);
-    DiskRequest* const request = slot.request;
-    if (!request->failure) {
-      try {
-        if (const auto rest = request->rest_of(slot.piece, result.result)) {
-          rests_.push_back({request, *rest});  // the piece stays under way
-          return;
-        }
-      } catch (...) {
-        fail(request, std::current_exception());
-      }
-    }
-    --request->pieces_under_way;
-    if (request->over()) finish(request);
-  }
-
-  // No more pieces of this request begin; those under way still use its memory.
-  void fail(DiskRequest* request, std::exception_ptr failure) {
-    request->failure = std::move(failure);
-    std::erase(waiting_[static_cast<std::size_t>(request->priority)], request);
-    request->pieces_under_way -= static_cast<int>(
-        std::erase_if(rests_, [&](const Slot& slot) { return slot.request == request; }));
   }
 
   void finish(DiskRequest* request) {
@@ -314,7 +233,7 @@ class DiskQueue::Impl {
     }
   }
 
-  const Options options_;
+  DiskSchedule schedule_;  // of the queue thread alone
   const std::unique_ptr<DiskBackend> backend_;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -327,13 +246,7 @@ class DiskQueue::Impl {
 
   std::atomic<bool> wake_pending_ = false;
 
-  // Of the queue thread alone:
-  std::unordered_map<DiskRequest*, RequestPointer> active_;
-  std::array<std::deque<DiskRequest*>, 3> waiting_;  // by priority; not yet cut to the end
-  std::deque<Slot> rests_;                           // of short reads and writes
-  std::vector<Slot> slots_;                          // pieces under way, by id
-  std::vector<std::size_t> free_slots_;
-  int pieces_since_write_ = 0;
+  std::unordered_map<DiskRequest*, RequestPointer> active_;  // of the queue thread alone
 
   std::thread queue_thread_;
   std::optional<DiskGate> gate_;  // only the destructor empties it

@@ -44,8 +44,9 @@ class DiskFile {
   std::string path_;
 };
 
-/// Which requests go first when the disk has a choice.
-enum class IoPriority : std::uint8_t { kKvRead, kWeightRead, kWrite };
+/// Which requests go first when the disk has a choice. Urgent: nothing can be computed without it.
+enum class IoPriority : std::uint8_t { kUrgent, kKvRead, kWeightRead, kWrite };
+constexpr std::size_t kIoPriorities = 4;
 
 struct DiskTraffic {
   std::size_t read_bytes = 0, written_bytes = 0;  // of completed requests
@@ -63,7 +64,10 @@ class DiskQueue {
     Io io = Io::kAuto;                       // auto says in the log what it chose and why
     int depth = 32;                          // requests under way at once
     std::size_t request_bytes = 512 * 1024;  // larger ones are cut into these
-    Trace* trace = nullptr;                  // told of all reads and writes; outlives the queue
+    // More under way at once make no disk faster, but each new request waits behind all of them,
+    // whatever its priority.
+    std::size_t bytes_under_way = 8 * 1024 * 1024;
+    Trace* trace = nullptr;  // told of all reads and writes; outlives the queue
   };
   /// Runs on the queue's thread when the bytes are there, before the event is done; what it throws
   /// becomes the event's failure. Must not block.

@@ -135,7 +135,7 @@ void TableLookup::read_missing(int tensor, std::span<const std::int32_t> ids,
   std::vector<Event> reads;
   const auto begin_read = [&](std::size_t i) {
     reads.push_back(reader_.read({.tensor = tensor, .first = panels[i], .count = 1}, slot(i),
-                                 IoPriority::kKvRead));
+                                 IoPriority::kUrgent));
   };
   try {
     for (std::size_t i = 0; i < std::min(slots, panels.size()); ++i) begin_read(i);

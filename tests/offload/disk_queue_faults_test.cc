@@ -61,6 +61,21 @@ TEST_F(DiskQueueFaults, CutsLargeRequestsAndSendsThePiecesSideBySide) {
   EXPECT_THAT(offsets_seen(), ElementsAre(3, 5, 7, 9));
 }
 
+TEST_F(DiskQueueFaults, KeepsNoMoreBytesUnderWayThanItWasTold) {
+  std::size_t ended = 0, most = 0;  // of the queue's thread, as all pieces
+  disk_.done_of = [&](const DiskPiece& piece) {
+    most = std::max(most, disk_.seen.size() - ended++);
+    return static_cast<std::int64_t>(piece.bytes);
+  };
+  auto queue = std::make_unique<DiskQueue>(
+      DiskQueue::Options{.depth = 8, .request_bytes = 2 * kSector, .bytes_under_way = 7 * kSector},
+      disk_.backend());
+  queue->read(file_, 0, memory(0, 16), IoPriority::kKvRead).wait();
+  queue.reset();
+  EXPECT_EQ(disk_.seen.size(), 8u);
+  EXPECT_EQ(most, 3u);
+}
+
 TEST_F(DiskQueueFaults, ResubmitsTheRestAfterAShortRead) {
   disk_.done_of = [](const DiskPiece& piece) -> std::int64_t {
     return static_cast<std::int64_t>(std::min(piece.bytes, kSector));
@@ -126,25 +141,20 @@ TEST_F(DiskQueueFaults, NamesWantedAndFreeWhenTheDiskFillsUp) {
                                            HasSubstr("--disk-space"))));
 }
 
-TEST_F(DiskQueueFaults, SendsKvReadsBeforeWeightsAndBothBeforeWrites) {
+TEST_F(DiskQueueFaults, SendsUrgentReadsFirstThenKvThenWeightsThenWrites) {
   disk_.close();
   auto queue = this->queue(1);
-  // The first takes the only slot; the others wait until all are there.
   const Event first = queue->write(file_, 0, memory(0, 1));
+  disk_.await(1);  // it has the only slot: the others wait until all are there
   std::vector<Event> events;
   events.push_back(queue->write(file_, 1 * kSector, memory(1, 1)));
   events.push_back(queue->read(file_, 2 * kSector, memory(2, 1), IoPriority::kWeightRead));
   events.push_back(queue->read(file_, 3 * kSector, memory(3, 1), IoPriority::kKvRead));
+  events.push_back(queue->read(file_, 4 * kSector, memory(4, 1), IoPriority::kUrgent));
   disk_.open();
   for (const Event& event : events) event.wait();
   queue.reset();
-  const auto offsets = offsets_seen();
-  const auto place = [&](std::uint64_t offset) {
-    return std::find(offsets.begin(), offsets.end(), offset) - offsets.begin();
-  };
-  // The queue may have taken its first look before all were given: only their order is sure.
-  EXPECT_LT(place(3), place(2));
-  EXPECT_EQ(offsets.size(), 4u);
+  EXPECT_THAT(offsets_seen(), ElementsAre(0, 4, 3, 2, 1));
 }
 
 TEST_F(DiskQueueFaults, LetsAWriteThroughAStreamOfReads) {

@@ -29,6 +29,11 @@ class FakeDisk {
   /// No piece ends until `open`.
   void close() { set_open(false); }
   void open() { set_open(true); }
+  /// Blocks until so many pieces have begun.
+  void await(std::size_t pieces) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return seen.size() >= pieces; });
+  }
 
   std::unique_ptr<DiskBackend> backend() { return std::make_unique<Backend>(*this); }
 
@@ -38,8 +43,12 @@ class FakeDisk {
     explicit Backend(FakeDisk& disk) : disk_(disk) {}
     std::string name() const override { return "fake"; }
     void submit(const DiskPiece& piece) override {
-      disk_.seen.push_back(piece);
       pieces_.push_back(piece);
+      {
+        const std::scoped_lock lock(disk_.mutex_);
+        disk_.seen.push_back(piece);
+      }
+      disk_.changed_.notify_all();
     }
     void wait(std::vector<DiskResult>& results) override {
       std::unique_lock lock(disk_.mutex_);
