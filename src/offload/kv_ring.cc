@@ -8,12 +8,15 @@
 
 namespace barge {
 
-KvRing::KvRing(Device& device, Tier tier, std::size_t bytes, std::size_t page_bytes)
+KvRing::KvRing(Device& device, Tier tier, std::size_t bytes, std::size_t page_bytes,
+               DiskQueue* disk)
     : device_(device),
       tier_(tier),
       page_bytes_(page_bytes),
       slots_(static_cast<Position>(bytes / page_bytes)) {
-  if (slots_ > 0) buffer_ = device.allocate(tier, slots() * page_bytes, "kv staging");
+  if (slots_ == 0) return;
+  buffer_ = device.allocate(tier, slots() * page_bytes, "kv staging");
+  if (disk != nullptr) registration_.emplace(*disk, std::span(buffer_.data(), buffer_.bytes()));
 }
 
 KvRing::Position KvRing::take(std::size_t slots) {

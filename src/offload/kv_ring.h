@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "core/device.h"
+#include "offload/disk_registration.h"
 #include "offload/kv_events.h"
 
 namespace barge {
@@ -15,8 +17,10 @@ class KvRing {
  public:
   using Position = std::int64_t;
 
-  /// As many whole pages as fit into `bytes` (none: nothing is allocated).
-  KvRing(Device& device, Tier tier, std::size_t bytes, std::size_t page_bytes);
+  /// As many whole pages as fit into `bytes` (none: nothing is allocated). `disk`: whose reads and
+  /// writes use them, if any's.
+  KvRing(Device& device, Tier tier, std::size_t bytes, std::size_t page_bytes,
+         DiskQueue* disk = nullptr);
 
   /// Takes `slots` consecutive positions, whose memory nobody uses any more; blocks until earlier
   /// regions are free. Throws OutOfMemory if the ring is too small, or if regions that were not
@@ -50,7 +54,8 @@ class KvRing {
   const std::size_t page_bytes_;
   const Position slots_;
   Buffer buffer_;
-  std::deque<Region> regions_;  // oldest first, without gaps: [tail_, head_)
+  std::optional<DiskRegistration> registration_;  // after the buffer: it ends first
+  std::deque<Region> regions_;                    // oldest first, without gaps: [tail_, head_)
   Position tail_ = 0, head_ = 0;
   double stall_seconds_ = 0;
 };

@@ -144,7 +144,8 @@ KvStore::Impl::Impl(const Options& given, Device& on, DiskQueue& queue, MemoryBu
                 given.capacity_bytes.host + (unified ? given.capacity_bytes.device : 0),
                 page_bytes),
       device_pool(on, Tier::kDevice, unified ? 0 : given.capacity_bytes.device, page_bytes),
-      device_ring(on, unified ? Tier::kHost : Tier::kDevice, given.staging_bytes, page_bytes),
+      device_ring(on, unified ? Tier::kHost : Tier::kDevice, given.staging_bytes, page_bytes,
+                  unified ? &queue : nullptr),
       disk_slots(static_cast<std::int64_t>(given.capacity_bytes.disk / page_bytes +
                                            given.swap_bytes / page_bytes),
                  page_bytes),
@@ -155,7 +156,8 @@ KvStore::Impl::Impl(const Options& given, Device& on, DiskQueue& queue, MemoryBu
     throw ConfigError(concat("a KV cache of ", given.layers, " layers with ", given.page_positions,
                              " positions a page of ", record_bytes,
                              " bytes each can't be; all must be above 0"));
-  if (!unified) discrete_host_ring.emplace(on, Tier::kHost, given.host_staging_bytes, page_bytes);
+  if (!unified)
+    discrete_host_ring.emplace(on, Tier::kHost, given.host_staging_bytes, page_bytes, &queue);
   capacity = {device_pool.capacity_bytes(), host_pool.capacity_bytes(),
               given.capacity_bytes.disk / page_bytes * page_bytes};
   if (disk_slots.capacity_bytes() > 0) {

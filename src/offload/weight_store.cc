@@ -10,6 +10,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "offload/byte_ring.h"
+#include "offload/disk_registration.h"
 #include "offload/panel_reader.h"
 #include "offload/table_lookup.h"
 #include "offload/weight_plan.h"
@@ -19,24 +20,6 @@ namespace barge {
 namespace {
 
 constexpr std::size_t kLoadsAtOnce = 8;  // runs under way while the homes are filled
-
-// Memory known to the disk queue as long as this lives.
-class Registration {
- public:
-  Registration() = default;
-  Registration(DiskQueue& disk, std::span<std::byte> memory) : disk_(&disk), memory_(memory) {
-    if (!memory_.empty()) disk_->register_memory({&memory_, 1});
-  }
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
-  ~Registration() {
-    if (!memory_.empty()) disk_->unregister_memory({&memory_, 1});
-  }
-
- private:
-  DiskQueue* disk_ = nullptr;
-  std::span<std::byte> memory_;
-};
 
 }  // namespace
 
@@ -266,7 +249,7 @@ class WeightStore::Impl {
   const WeightPlan plan_;
   const Buffer host_, on_device_, ring_memory_, staging_memory_;
   const std::vector<std::vector<std::byte*>> addresses_;
-  const Registration registration_;
+  const DiskRegistration registration_;
   PanelReader reader_;
   TableLookup lookup_;
   std::vector<std::size_t> streamed_;  // of plan_.runs
