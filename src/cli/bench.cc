@@ -1,145 +1,131 @@
 #include <algorithm>
-#include <cmath>
-#include <condition_variable>
-#include <cstdio>
 #include <iostream>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <random>
+#include <optional>
 
+#include "cli/bench_job.h"
+#include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/session.h"
 #include "cli/workload.h"
-#include "core/bytes.h"
 #include "core/errors.h"
-#include "core/progress.h"
 
 namespace barge {
 namespace {
 
-// Submits `count` random prompts, waits for their answers, returns the seconds.
-double run_job(Session& session, const Options& o, int count, int gen_len) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int finished = 0;
-  std::size_t tokens = 0;
-  std::string failure;
-  std::mt19937 random(static_cast<std::uint32_t>(o.seed + 1));
-  std::uniform_int_distribution<TokenId> any(5, session.engine->vocab() - 6);
-  const Seconds begin = session.machine.device().clock().now();
-  for (int i = 0; i < count; ++i) {
-    GenerationRequest request;
-    for (int t = 0; t < o.prompt_len; ++t) request.prompt.push_back(any(random));
-    request.sampling.temperature = 0;
-    request.max_tokens = gen_len;
-    request.ignore_eos = true;
-    request.on_token = [&](const SampledToken&) {
-      const std::scoped_lock lock(mutex);
-      ++tokens;
-      return true;
-    };
-    request.on_done = [&](FinishReason, const std::string& error) {
-      const std::scoped_lock lock(mutex);
-      if (!error.empty()) failure = error;
-      ++finished;
-      changed.notify_all();
-    };
-    session.engine->submit(std::move(request));
+// Prompts of each run differ, so that no run finds prefixes that an earlier one computed.
+class JobSource {
+ public:
+  explicit JobSource(const Options& options) : options_(options) {
+    if (!options.input.empty()) return;
+    int count = options.num_prompts;
+    if (count == 0)
+      count = options.gpu_batch_size ? *options.gpu_batch_size * options.num_gpu_batches.value_or(1)
+                                     : 64;
+    lengths_ = draw_lengths(options, count);
+    for (const LineLength& line : lengths_)
+      if (line.prompt <= options.prefix_len)
+        throw ConfigError(concat("--prefix-len ", options.prefix_len, " leaves a prompt of ",
+                                 line.prompt, " tokens none of its own"));
   }
-  Progress progress("bench", [](double n) { return concat(std::llround(n), " tokens"); });
-  std::unique_lock lock(mutex);
-  while (finished < count) {
-    changed.wait_for(lock, std::chrono::milliseconds(500));
-    progress.update(static_cast<double>(tokens), 1.0 * count * gen_len);
-  }
-  if (!failure.empty()) throw Error(failure);
-  return (session.machine.device().clock().now() - begin).count();
-}
 
-EngineStats minus(EngineStats after, const EngineStats& before) {
-  after.prefill_seconds -= before.prefill_seconds;
-  after.decode_seconds -= before.decode_seconds;
-  after.sweeps -= before.sweeps;
-  after.prompt_tokens -= before.prompt_tokens;
-  after.generated_tokens -= before.generated_tokens;
-  return after;
+  Workload workload() const {
+    return options_.input.empty() ? workload_of(lengths_) : estimate_workload(options_.input);
+  }
+
+  std::vector<TextRequest> lines(const Session& session, int run) const {
+    const std::uint64_t seed = 1000 * options_.seed + static_cast<std::uint64_t>(run) + 1;
+    if (options_.input.empty())
+      return random_lines(lengths_, options_.prefix_len, session.engine->vocab(), seed);
+    std::vector<TextRequest> lines = lines_of_file(options_.input, *session.text, options_.seed);
+    if (options_.num_prompts > 0 && lines.size() > static_cast<std::size_t>(options_.num_prompts))
+      lines.resize(static_cast<std::size_t>(options_.num_prompts));
+    return lines;
+  }
+
+ private:
+  const Options& options_;
+  std::vector<LineLength> lengths_;
+};
+
+// Checks the sums of all panels that a sweep visits, makes products' primitives, touches memory.
+void warm_up(Session& session, SweepMeter& meter, int count) {
+  const int tokens = std::min(16, session.engine->max_positions() - 2);
+  const std::vector<LineLength> lengths(static_cast<std::size_t>(count), {tokens, 2});
+  run_lines(session, meter, random_lines(lengths, 0, session.engine->vocab(), /*seed=*/0));
 }
 
 void bench(const Options& o) {
-  Workload job = workload_of(o, o.num_prompts);
-  if (o.num_prompts == 0)
-    job.num_prompts = o.gpu_batch_size ? *o.gpu_batch_size * o.num_gpu_batches.value_or(1) : 64;
-  const int count = static_cast<int>(job.num_prompts);
-  Session session(o, job);
-  session.load(o);
-  run_job(session, o, std::min(count, 2), 2);  // warms caches, checks the panels' sums
-
-  std::vector<nlohmann::json> runs;
-  for (int i = 0; i < o.repetitions; ++i) {
-    const EngineStats before = session.engine->stats();
-    const double seconds = run_job(session, o, count, o.gen_len);
-    const EngineStats run = minus(session.engine->stats(), before);
-    nlohmann::json json = report(session, seconds);
-    const double generated = 1.0 * count * o.gen_len, prompt = 1.0 * count * o.prompt_len;
-    // Sweeps that carry prompt tokens also generate; their time counts as prefill.
-    json["prefill_tokens_per_s"] = prompt / std::max(run.prefill_seconds, 1e-9);
-    json["decode_tokens_per_s"] =
-        run.decode_seconds > 0 ? (generated - count) / run.decode_seconds : 0;
-    json["generated_tokens_per_s"] = generated / seconds;
-    json["total_tokens_per_s"] = (generated + prompt) / seconds;
-    json["prefill_seconds"] = run.prefill_seconds;
-    json["decode_seconds"] = run.decode_seconds;
-    json["sweeps"] = run.sweeps;
-    json["busy_seconds"] = busy_seconds(session.engine->stats(), before);
-    runs.push_back(std::move(json));
+  const JobSource job(o);
+  Session session(o, job.workload());
+  std::optional<BenchLimits> limits;
+  if (!o.no_limits) {
+    limits.emplace(o, session);
+    limits->measure_disk(session);
+    forget_peak_resident_bytes();  // theirs
   }
+  SweepMeter meter(session.machine.device().clock());
+  session.on_sweep = [&meter](const SweepRecord& sweep) { meter.add(sweep); };
+  session.load(o);
+  if (o.warm_up > 0) warm_up(session, meter, o.warm_up);
+
+  std::vector<std::pair<BenchRun, nlohmann::json>> runs;
+  for (int i = 0; i < o.repetitions; ++i) {
+    const std::vector<TextRequest> lines = job.lines(session, i);
+    const ReportStart start = start_report(session);
+    BenchRun run = run_lines(session, meter, lines);
+    nlohmann::json report = bench_report(session, run, start);
+    report["model"] = o.model;
+    report["num_prompts"] = lines.size();
+    runs.emplace_back(std::move(run), std::move(report));
+  }
+  session.on_sweep = nullptr;
+  if (limits) limits->measure_disk(session);
   if (!o.trace.empty()) {
+    session.text.reset();
     session.engine.reset();  // ends the last sweep
     session.machine.trace->write(o.trace);
   }
-  std::sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) {
-    return a["seconds"].template get<double>() < b["seconds"].template get<double>();
-  });
-  const nlohmann::json& median = runs[runs.size() / 2];
-  if (o.json) {
-    std::cout << median.dump() << '\n';
-    return;
-  }
-  std::printf("%s: %d prompts of %d tokens, %d generated each\n", o.model.c_str(), count,
-              o.prompt_len, o.gen_len);
-  for (const char* key : {"prefill_tokens_per_s", "decode_tokens_per_s", "generated_tokens_per_s",
-                          "total_tokens_per_s", "seconds"})
-    std::printf("  %-24s %10.1f\n", key, median[key].get<double>());
-  std::printf("  %-24s %10zu\n", "sweeps", median["sweeps"].get<std::size_t>());
-  std::printf("  %-24s %10s\n", "peak resident set",
-              format_bytes(median["peak_rss_bytes"].get<std::size_t>()).c_str());
-  for (const auto& [name, busy] : median["busy_seconds"].items())
-    if (busy > 0)
-      std::printf("  busy: %-18s %9.0f %%\n", name.c_str(),
-                  100 * busy.get<double>() / median["seconds"].get<double>());
-  for (const char* key : {"weights", "kv"})
-    std::printf("  %-24s device %s, host %s, disk %s\n", key,
-                format_bytes(median[key]["device"].get<std::size_t>()).c_str(),
-                format_bytes(median[key]["host"].get<std::size_t>()).c_str(),
-                format_bytes(median[key]["disk"].get<std::size_t>()).c_str());
+  std::sort(runs.begin(), runs.end(),
+            [](const auto& a, const auto& b) { return a.first.seconds < b.first.seconds; });
+  auto& [run, report] = runs[runs.size() / 2];
+  if (limits) add_limits(report, run, *limits);
+  for (const auto& [each, unused] : runs) report["all_seconds"].push_back(each.seconds);
+  std::cout << (o.json ? report.dump() + "\n" : bench_table(report));
 }
 
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  auto* command = app.add_subcommand("bench", "Measure throughput on random prompts");
+  auto* command = app.add_subcommand(
+      "bench", "Measure throughput, and hold it against what the machine can do");
   const auto o = std::make_shared<Options>();
   add_model_flags(*command, *o);
   add_machine_flags(*command, *o);
   add_policy_flags(*command, *o);
   add_workload_flags(*command, *o);
+  command->add_option("--prefix-len", o->prefix_len, "random tokens with which every prompt begins")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("-i,--input", o->input,
+                   "take prompts and max_tokens from this JSONL of Batch API requests; answers are "
+                   "of just that length")
+      ->check(CLI::ExistingFile);
   command->add_option("--repetitions", o->repetitions, "the median one is shown")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command
+      ->add_option("--warm-up", o->warm_up,
+                   "short prompts before the first run: checksums of weights are verified there")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--no-limits", o->no_limits, "don't measure what the machine can do (3 s)");
   command->add_option("--trace", o->trace,
-                      "file for what streams, disk and sweeps did: ui.perfetto.dev shows it");
+                      "file for what streams, disk and sweeps did: ui.perfetto.dev shows it, and "
+                      "scripts/plot");
   command->add_flag("--json", o->json, "one object");
   add_common_flags(*command);
   command->callback([command, o] {

@@ -139,11 +139,11 @@ void add_policy_flags(CLI::App& command, Options& o) {
 }
 
 void add_workload_flags(CLI::App& command, Options& o) {
-  command.add_option("--prompt-len", o.prompt_len, "tokens in a prompt")
-      ->check(CLI::PositiveNumber)
+  command
+      .add_option("--prompt-len", o.prompt_len,
+                  "tokens in a prompt: a number, or lognormal:MEDIAN,SIGMA,MAX, the same each time")
       ->capture_default_str();
-  command.add_option("--gen-len", o.gen_len, "tokens in an answer")
-      ->check(CLI::PositiveNumber)
+  command.add_option("--gen-len", o.gen_len, "tokens in an answer, likewise")
       ->capture_default_str();
   command
       .add_option("--num-prompts", o.num_prompts,

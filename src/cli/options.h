@@ -34,7 +34,9 @@ struct Options {
   std::string cpu_attention = "auto";
 
   // Workload
-  int prompt_len = 512, gen_len = 32, num_prompts = 0, repetitions = 1;
+  std::string prompt_len = "512", gen_len = "32";  // a number or lognormal:MEDIAN,SIGMA,MAX
+  int num_prompts = 0, prefix_len = 0, repetitions = 1, warm_up = 2;
+  bool no_limits = false;
   std::filesystem::path input, output, trace;
   bool strict = false, overwrite = false;
 

@@ -37,7 +37,7 @@ PlannedModel model_of(const Options& o) {
 }
 
 void plan(const Options& o) {
-  Workload job = workload_of(o, o.num_prompts > 0 ? o.num_prompts : 1000);
+  Workload job = workload_of(draw_lengths(o, o.num_prompts > 0 ? o.num_prompts : 1000));
   if (!o.input.empty()) job = estimate_workload(o.input);
   Machine machine(o);
   TierLimits limits = machine.limits();

@@ -4,6 +4,7 @@
 #include "cli/identity.h"
 #include "cli/options.h"
 #include "cli/session.h"
+#include "cli/workload.h"
 #include "core/errors.h"
 #include "core/log.h"
 #include "server/server.h"
@@ -24,7 +25,9 @@ void serve(const Options& o) {
   log::info(concat("listening on http://", o.host, ":", server.port(), ", loading ", o.model));
 
   // Lines to come are of all lengths: no longest one is known.
-  Session session(o, Workload{1.0 * o.prompt_len, 1.0 * o.gen_len, 1000});
+  Workload job = workload_of(draw_lengths(o, 1000));
+  job.longest = 0;
+  Session session(o, job);
   session.load(o);
   ServedModel model;
   model.generator = session.text.get();

@@ -176,6 +176,8 @@ void Session::load(const Options& o, bool hash_logits) {
   options.eos.assign(tokenizer->eos().begin(), tokenizer->eos().end());
   options.hash_logits = hash_logits;
   options.attention_threads = o.threads;
+  options.on_sweep = on_sweep;
+  options.trace = machine.trace.get();
   options.on_failure = [this](const std::exception& e) {
     if (dynamic_cast<const DeviceError*>(&e) == nullptr) return;
     // Nothing of the GPU works any more, destructors included. Finished answers are on disk, and

@@ -91,13 +91,20 @@ class Session {
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat;
   Plan plan;
-  std::unique_ptr<Engine> engine;  // these two only after `load`
+  std::function<void(const SweepRecord&)> on_sweep;  // Engine::Options', if set before `load`
+  std::unique_ptr<Engine> engine;                    // these two only after `load`
   std::unique_ptr<TextEngine> text;
 };
 
-/// What a run left behind: tiers, traffic, memory; the keys of `barge bench --json`.
-nlohmann::json report(const Session& session, double seconds);
-/// Seconds in which each resource was at work since `before`.
-nlohmann::json busy_seconds(const EngineStats& stats, const EngineStats& before = {});
+/// What had been done when a run began.
+struct ReportStart {
+  EngineStats stats;
+  std::size_t read_bytes = 0, write_bytes = 0;  // of the disk, by this process
+};
+ReportStart start_report(const Session& session);
+
+/// What a run of so many seconds did: tokens, tiers, traffic, waits, memory; with the keys of
+/// `barge bench --json`. Peaks and homes are those since the process began.
+nlohmann::json report(Session& session, double seconds, const ReportStart& start = {});
 
 }  // namespace barge

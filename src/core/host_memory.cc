@@ -69,5 +69,6 @@ std::size_t resident_bytes() { return field("/proc/self/status", "VmRSS:").value
 std::size_t peak_resident_bytes() {
   return field("/proc/self/status", "VmHWM:").value_or(0) * 1024;
 }
+void forget_peak_resident_bytes() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 }  // namespace barge

@@ -89,5 +89,7 @@ std::size_t usable_host_memory();
 /// The process's resident set now, and at its peak. Bytes, from /proc/self/status.
 std::size_t resident_bytes();
 std::size_t peak_resident_bytes();
+/// The peak counts from now on, where the system lets us.
+void forget_peak_resident_bytes();
 
 }  // namespace barge

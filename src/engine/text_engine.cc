@@ -29,10 +29,14 @@ std::vector<TokenId> prompt_of(const TextRequest& request, const Tokenizer& toke
 TextEngine::TextEngine(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate* chat)
     : engine_(engine), tokenizer_(tokenizer), chat_(chat) {}
 
+std::vector<TokenId> TextEngine::ids(const Request& request) const {
+  return prompt_of(request, tokenizer_, chat_);
+}
+
 Engine::RequestId TextEngine::submit(const Request& request,
                                      std::function<void(std::string_view)> on_text,
                                      std::function<void(Result)> done) {
-  GenerationRequest generation{.prompt = prompt_of(request, tokenizer_, chat_),
+  GenerationRequest generation{.prompt = ids(request),
                                .sampling = request.sampling,
                                .ignore_eos = request.ignore_eos,
                                .prompt_logprobs = request.prompt_logprobs};

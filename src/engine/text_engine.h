@@ -35,6 +35,8 @@ class TextEngine final : public Generator {
     return tokenizer_.encode(text);
   }
   std::string decode(std::span<const TokenId> ids) const override { return tokenizer_.decode(ids); }
+  /// The ids that `submit` makes of a prompt. Throws RequestError.
+  std::vector<TokenId> ids(const Request& request) const;
   std::string piece(TokenId id) const override {
     return tokenizer_.contains(id) ? std::string(tokenizer_.piece(id)) : std::string();
   }

@@ -1,0 +1,183 @@
+#include "cli/bench_report.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "engine/engine.h"
+#include "kernels/kernels.h"
+
+namespace barge {
+namespace {
+
+using Json = nlohmann::json;
+using Sweeps = std::vector<SweepMeter::Sweep>;
+
+constexpr double kMatrixSeconds = 1, kMemorySeconds = 0.1, kDiskSeconds = 0.35;
+
+double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+Json times_of(const Sweeps& sweeps, const std::function<bool(const SweepRecord&)>& wanted) {
+  std::vector<double> seconds;
+  double sum = 0;
+  for (const auto& sweep : sweeps) {
+    if (!wanted(sweep.record)) continue;
+    seconds.push_back(sweep.record.seconds);
+    sum += sweep.record.seconds;
+  }
+  return {{"sweeps", seconds.size()}, {"seconds", sum}, {"median_seconds", median(seconds)}};
+}
+
+bool any(const SweepRecord&) { return true; }
+bool prefill(const SweepRecord& sweep) { return sweep.prefill(); }
+bool decode(const SweepRecord& sweep) { return !sweep.prefill(); }
+
+// The run in ten parts of as many tokens each, cut at the ends of sweeps.
+Json progress_of(const Sweeps& sweeps) {
+  constexpr std::size_t kParts = 10;
+  const auto tokens_of = [](const SweepMeter::Sweep& sweep) {
+    return static_cast<double>(sweep.record.prompt_rows + sweep.record.logit_rows);
+  };
+  double total = 0;
+  for (const auto& sweep : sweeps) total += tokens_of(sweep);
+  Json parts = Json::array();
+  double tokens = 0, begin_tokens = 0, begin = 0;
+  std::size_t resident = 0;
+  for (const auto& sweep : sweeps) {
+    tokens += tokens_of(sweep);
+    resident = std::max(resident, sweep.resident_bytes);
+    const double due = total * static_cast<double>(parts.size() + 1) / kParts;
+    if (tokens < due * (1 - 1e-9)) continue;
+    parts.push_back({{"seconds", sweep.end},
+                     {"total_tokens_per_s", per_second(tokens - begin_tokens, sweep.end - begin)},
+                     {"rss_bytes", resident}});
+    begin_tokens = tokens;
+    begin = sweep.end;
+    resident = 0;
+  }
+  return parts;
+}
+
+double operations_of(const Sweeps& sweeps, const SweepLimits& limits) {
+  double sum = 0;
+  for (const auto& sweep : sweeps) sum += limits.operations(sweep.record);
+  return sum;
+}
+
+}  // namespace
+
+BenchLimits::BenchLimits(const Options& o, Session& session)
+    : policy_(session.plan.policy), unified_(session.machine.device().unified()) {
+  const KernelLimits bounds = kernel_limits(*session.family, policy_, session.machine.compute);
+  shape_ = shape_of(*session.family,
+                    [&](const TensorSpec& tensor) {
+                      return session.pack
+                          .tensors()[static_cast<std::size_t>(session.pack.find(tensor.name))]
+                          .format;
+                    },
+                    policy_.kv_bits, kv_group(o), bounds, {});
+  if (unified_) policy_.weights.host += std::exchange(policy_.weights.device, 0);
+
+  const Machine& machine = session.machine;
+  if (machine.accelerator.cuda()) {  // as the probe found it: cuBLAS, by our table of kernels
+    const Profile profile = session.machine.profile();
+    machine_.matrix_ops[shape_.hidden] = profile.matrix_ops(1024);
+    machine_.link_down = profile.link_down;
+    machine_.link_up = profile.link_up;
+    return;
+  }
+  const int threads = o.threads > 0 ? o.threads : usable_processors();
+  std::set<std::int64_t> inputs;
+  for (const auto& matrix : shape_.matrices)
+    if (matrix.visited) inputs.insert(matrix.cols);
+  machine_.matrix_ops =
+      measure_matrix_ops(machine.compute, threads,
+                         std::vector<std::int64_t>(inputs.begin(), inputs.end()), kMatrixSeconds);
+  machine_.memory_read = measure_memory_read(threads, kMemorySeconds);
+  if (!unified_) machine_.link_down = machine_.link_up = o.emulate_link * 1e9;
+}
+
+void BenchLimits::measure_disk(Session& session) {
+  machine_.disk_read = std::max(machine_.disk_read, measure_disk_read(session.pack, kDiskSeconds));
+  machine_.disk_write = std::max(machine_.disk_write,
+                                 measure_disk_write(session.machine.disk_directory, kDiskSeconds));
+}
+
+SweepLimits BenchLimits::sweep_limits() const { return {machine_, shape_, policy_, unified_}; }
+
+Json bench_report(Session& session, const BenchRun& run, const ReportStart& start) {
+  Json json = report(session, run.seconds, start);
+  const auto generated = json["generated_tokens"].get<double>();
+  double prompt_rows = 0, decoded = 0;
+  for (const auto& sweep : run.sweeps) {
+    prompt_rows += static_cast<double>(sweep.record.prompt_rows);
+    if (!sweep.record.prefill()) decoded += static_cast<double>(sweep.record.logit_rows);
+  }
+  const auto given = static_cast<double>(run.prompt_tokens);
+  json["prompt_tokens"] = run.prompt_tokens;
+  json["prompt_tokens_computed"] = prompt_rows;
+  json["total_tokens_per_s"] = per_second(given + generated, run.seconds);
+  // Sweeps that carry prompt tokens also generate; their time counts as prefill.
+  json["prefill_tokens_per_s"] = per_second(given, json["prefill_seconds"].get<double>());
+  json["decode_tokens_per_s"] = per_second(decoded, json["decode_seconds"].get<double>());
+  const Json& moved = json["traffic"];
+  json["disk_read_bytes_per_s"] = per_second(moved["disk_read_bytes"].get<double>(), run.seconds);
+  json["disk_write_bytes_per_s"] =
+      per_second(moved["disk_written_bytes"].get<double>(), run.seconds);
+  json["sweep_times"] = {{"all", times_of(run.sweeps, any)},
+                         {"prefill", times_of(run.sweeps, prefill)},
+                         {"decode", times_of(run.sweeps, decode)}};
+  json["progress"] = progress_of(run.sweeps);
+  return json;
+}
+
+void add_limits(Json& json, const BenchRun& run, const BenchLimits& measured) {
+  const SweepLimits limits = measured.sweep_limits();
+  double prefill_seconds = 0, decode_seconds = 0, decoded = 0;
+  Json sweeps_bound_by = Json::object();
+  SweepLimits::Seconds sum;
+  for (const auto& sweep : run.sweeps) {
+    const SweepLimits::Seconds least = limits.of(sweep.record);
+    (sweep.record.prefill() ? prefill_seconds : decode_seconds) += least.longest();
+    if (!sweep.record.prefill()) decoded += static_cast<double>(sweep.record.logit_rows);
+    sum.compute += least.compute;
+    sum.memory += least.memory;
+    sum.disk += least.disk;
+    sum.link += least.link;
+    const std::string bottleneck = least.bottleneck();
+    sweeps_bound_by[bottleneck] = sweeps_bound_by.value(bottleneck, 0) + 1;
+  }
+  const double seconds = prefill_seconds + decode_seconds;
+  const auto given = static_cast<double>(run.prompt_tokens);
+  const auto generated = json["generated_tokens"].get<double>();
+  const double operations = operations_of(run.sweeps, limits);
+  json["matrix_ops_per_s"] = per_second(operations, run.seconds);
+  const MachineLimits& machine = measured.machine();
+  json["limits"] = {{"prefill_tokens_per_s", per_second(given, prefill_seconds)},
+                    {"decode_tokens_per_s", per_second(decoded, decode_seconds)},
+                    {"generated_tokens_per_s", per_second(generated, seconds)},
+                    {"total_tokens_per_s", per_second(given + generated, seconds)},
+                    {"matrix_ops_per_s", per_second(operations, sum.compute)},
+                    {"disk_read_bytes_per_s", machine.disk_read},
+                    {"disk_write_bytes_per_s", machine.disk_write}};
+  Json& ratios = json["ratios"] = Json::object();
+  for (const auto& [name, limit] : json["limits"].items())
+    if (limit.get<double>() > 0) ratios[name] = json[name].get<double>() / limit.get<double>();
+  // Of these there are no rates: what it takes at least, and how many times that it took.
+  json["limits"]["seconds"] = seconds;
+  ratios["seconds"] = per_second(run.seconds, seconds);
+  json["limits"]["memory_read_bytes_per_s"] = machine.memory_read;
+  json["limit_seconds"] = {{"compute", sum.compute},     {"memory", sum.memory},
+                           {"disk", sum.disk},           {"link", sum.link},
+                           {"prefill", prefill_seconds}, {"decode", decode_seconds}};
+  json["sweeps_bound_by"] = std::move(sweeps_bound_by);
+}
+
+}  // namespace barge

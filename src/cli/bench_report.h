@@ -1,0 +1,38 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/bench_job.h"
+#include "probe/sweep_limits.h"
+
+namespace barge {
+
+/// The limits that a session is held against: of its machine, in the shapes of its model.
+class BenchLimits {
+ public:
+  /// Measures processor and memory. `session` needn't be loaded.
+  explicit BenchLimits(const Options& options, Session& session);
+
+  /// Measures the disk, for a second or so; the best of all times holds: cloud disks change their
+  /// mind.
+  void measure_disk(Session& session);
+  const MachineLimits& machine() const { return machine_; }
+  SweepLimits sweep_limits() const;
+
+ private:
+  MachineLimits machine_;
+  ModelShape shape_;
+  Policy policy_;
+  bool unified_;
+};
+
+/// The keys of `barge bench --json`; `limits` may be null.
+nlohmann::json bench_report(Session& session, const BenchRun& run, const ReportStart& start);
+/// Adds `limits` and `ratios` to it.
+void add_limits(nlohmann::json& report, const BenchRun& run, const BenchLimits& limits);
+/// A table for people.
+std::string bench_table(const nlohmann::json& report);
+
+}  // namespace barge
