@@ -49,19 +49,28 @@ KvStore::Placement KvStore::place(int max_positions) const {
 }
 
 PerTier<std::size_t> KvStore::bytes(const Placement& placement, int positions) const {
+  // A page that fills was a tail on the way.
+  return impl_->bytes(placement, positions, /*tail=*/positions > 0 && impl_->page_positions > 1);
+}
+
+PerTier<std::size_t> KvStore::bytes_at_rest(const Placement& placement, int positions) const {
+  return impl_->bytes(placement, positions, /*tail=*/positions % impl_->page_positions != 0);
+}
+
+PerTier<std::size_t> KvStore::Impl::bytes(const Placement& homes, int positions, bool tail) const {
   const auto n = static_cast<std::size_t>(std::max(positions, 0));
-  const auto per_page = static_cast<std::size_t>(impl_->page_positions);
-  PerTier<std::size_t> pages;
-  for (Tier home : merged(placement, impl_->unified)) {
+  const auto per_page = static_cast<std::size_t>(page_positions);
+  PerTier<std::size_t> held;
+  for (Tier home : merged(homes, unified)) {
     if (home != Tier::kDisk) {
-      pages[home] += divide_up(n, per_page);
+      held[home] += divide_up(n, per_page);
       continue;
     }
-    pages.disk += n / per_page;
-    if (n > 0 && per_page > 1) ++pages.host;  // the tail, on the way
+    held.disk += n / per_page;
+    if (tail) ++held.host;
   }
-  for (Tier tier : kTiers) pages[tier] *= impl_->page_bytes;
-  return pages;
+  for (Tier tier : kTiers) held[tier] *= page_bytes;
+  return held;
 }
 
 const PerTier<std::size_t>& KvStore::capacity() const { return impl_->capacity; }

@@ -57,6 +57,8 @@ class KvStore {
   /// Bytes that a sequence so placed holds at its peak up to `positions`: what admission adds up
   /// against capacity_bytes for each later sweep. host includes tails of disk layers.
   PerTier<std::size_t> bytes(const Placement& placement, int positions) const;
+  /// What it holds of that between sweeps: no tail where the last page is full.
+  PerTier<std::size_t> bytes_at_rest(const Placement& placement, int positions) const;
   const PerTier<std::size_t>& capacity() const;  // without swap_bytes
 
   SequenceId add(const Placement& placement, int max_positions);

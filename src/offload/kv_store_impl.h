@@ -45,6 +45,9 @@ class KvStore::Impl {
   /// Where disk reads arrive and pages are sealed.
   KvRing& host_ring() { return unified ? device_ring : *discrete_host_ring; }
 
+  /// Of pages; `tail`: of a layer at home on disk one more, in host memory.
+  PerTier<std::size_t> bytes(const Placement& homes, int positions, bool tail) const;
+
   /// Staging pages that a lease takes for one span of a layer with that home.
   struct Staging {
     std::size_t host = 0, device = 0;

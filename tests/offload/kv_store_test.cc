@@ -59,11 +59,15 @@ TEST(KvStore, HoldsWhatItPromisesAdmission) {
       const auto id = kv.add(positions);
       kv.sweep({{kv.span(id, positions)}}, 0);
       const auto held = kv.store->bytes_held();
-      auto promised = kv.store->bytes(kv.live.at(id).placement, positions);
+      const auto& placement = kv.live.at(id).placement;
+      auto promised = kv.store->bytes(placement, positions);
+      const auto at_rest = kv.store->bytes_at_rest(placement, positions);
       if (positions % kPerPage == 0)  // no tail now, but there was one on the way
-        for (Tier home : kv.live.at(id).placement) promised.host -= home == Tier::kDisk ? kPage : 0;
-      for (Tier tier : kTiers)
+        for (Tier home : placement) promised.host -= home == Tier::kDisk ? kPage : 0;
+      for (Tier tier : kTiers) {
         EXPECT_EQ(held[tier], promised[tier]) << positions << " positions, " << name_of(tier);
+        EXPECT_EQ(held[tier], at_rest[tier]) << positions << " positions, " << name_of(tier);
+      }
       kv.remove(id);
     }
   }
