@@ -136,6 +136,8 @@ void add_policy_flags(CLI::App& command, Options& o) {
       ->capture_default_str();
   command.add_option("--page-positions", o.page_positions, "positions in a page of KV cache")
       ->check(CLI::Range(1, 4096));
+  command.add_flag("--no-prefix-sharing", o.no_prefix_sharing,
+                   "compute and store each prompt whole, even where others begin like it");
 }
 
 void add_workload_flags(CLI::App& command, Options& o) {

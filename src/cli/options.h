@@ -32,6 +32,7 @@ struct Options {
   std::optional<int> gpu_batch_size, num_gpu_batches, prefill_chunk, page_positions;
   std::vector<double> percent;
   std::string cpu_attention = "auto";
+  bool no_prefix_sharing = false;
 
   // Workload
   std::string prompt_len = "512", gen_len = "32";  // a number or lognormal:MEDIAN,SIGMA,MAX

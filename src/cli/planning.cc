@@ -74,6 +74,7 @@ Plan make_plan(const Options& o, const PlannedModel& model, const Profile& profi
     if (o.page_positions) policy.page_positions = *o.page_positions;
     if (!o.percent.empty()) set_percent(policy, o.percent);
     if (o.cpu_attention != "auto") policy.cpu_attention = o.cpu_attention == "on";
+    if (o.no_prefix_sharing) policy.prefix_sharing = false;
     policy.max_positions = std::min(policy.max_positions, model.max_positions);
     policy.sweep_tokens = std::max(policy.sweep_tokens, policy.block_sequences());
     return price(profile, shape_for, job, policy);
@@ -88,7 +89,9 @@ Plan make_plan(const Options& o, const PlannedModel& model, const Profile& profi
   wishes.cpu_attention = o.cpu_attention == "on";
   wishes.max_positions = model.max_positions;
   wishes.page_positions = o.page_positions.value_or(0);
-  return search(profile, shape_for, job, limits, wishes);
+  Plan plan = search(profile, shape_for, job, limits, wishes);
+  plan.policy.prefix_sharing = !o.no_prefix_sharing;
+  return plan;
 }
 
 }  // namespace barge

@@ -23,7 +23,7 @@ bool kv_fits(std::span<const KvForecast> sequences, const PerTier<std::size_t>& 
       if (s.decoding && sweep > s.positions_left) continue;  // gone
       const PerTier<std::size_t>& bytes =
           s.demand->at(s.positions + std::min(sweep, s.positions_left));
-      for (const Tier tier : kTiers) held[tier] += bytes[tier];
+      for (const Tier tier : kTiers) held[tier] += bytes[tier] - s.shared[tier];
     }
     return std::all_of(kTiers.begin(), kTiers.end(),
                        [&](Tier tier) { return held[tier] <= capacity[tier]; });

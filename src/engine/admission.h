@@ -13,8 +13,9 @@ namespace barge {
 struct KvForecast {
   const KvDemand* demand = nullptr;
   bool decoding = false;
-  int positions = 0;       // in the cache now; of a prompt: all that it will feed
-  int positions_left = 0;  // still to come
+  int positions = 0;            // in the cache now; of a prompt: all that it will feed
+  int positions_left = 0;       // still to come
+  PerTier<std::size_t> shared;  // bytes of `demand` that are counted elsewhere
 };
 
 /// Whether the KV cache of all `sequences` fits `capacity` in every later sweep, whichever of them

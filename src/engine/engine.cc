@@ -101,11 +101,10 @@ class Engine::Impl {
         stopping = stopping_;
       }
       for (auto& sequence : submitted) scheduler_.add(std::move(sequence));
-      for (const RequestId id : cancelled) scheduler_.cancel(id);
       if (stopping)
         scheduler_.end_all(FinishReason::kCancelled, {});
       else
-        advance();
+        advance(cancelled);
       publish();
       scheduler_.tell_ends();
       if (stopping) return;
@@ -113,10 +112,11 @@ class Engine::Impl {
   }
 
   // A sweep, or the end of everything.
-  void advance() {
+  void advance(const std::vector<RequestId>& cancelled) {
     std::string failure = this->failure();
     if (failure.empty()) {
       try {
+        for (const RequestId id : cancelled) scheduler_.cancel(id);
         return scheduler_.step();
       } catch (const std::exception& e) {
         failure = e.what();
@@ -141,10 +141,11 @@ class Engine::Impl {
                       .swapped = scheduler_.swapped(),
                       .swaps = scheduler_.room().swaps(),
                       .replays = scheduler_.room().replays(),
+                      .shared_prompt_tokens = scheduler_.room().shared_tokens(),
                       .prefill_seconds = counts.prefill_seconds,
                       .decode_seconds = counts.decode_seconds,
                       .weight_bytes = stores_.weights().bytes_at_home(),
-                      .kv_bytes = stores_.kv().bytes_held(),
+                      .kv_bytes = scheduler_.room().bytes_in_use(),
                       .kv_peak_bytes = stores_.kv().peak_bytes_held(),
                       .kv = stores_.kv().traffic()};
     const std::scoped_lock lock(mutex_);

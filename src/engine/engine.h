@@ -29,10 +29,12 @@ struct EngineStats {
   std::size_t running = 0, waiting = 0;  // sequences now
   std::size_t swapped = 0;               // begun, but put aside now: neither of the two
   std::size_t swaps = 0, replays = 0;    // put aside so far; of these, to be computed again
+  std::size_t shared_prompt_tokens = 0;  // not computed, for others' prompts begin like that
   double prefill_seconds = 0, decode_seconds = 0;  // sweeps with and without prompt tokens
   PerTier<std::size_t> weight_bytes;               // by home
-  PerTier<std::size_t> kv_bytes, kv_peak_bytes;    // by home
-  double cpu_attention_seconds = 0;                // that the CPU attended beside the device
+  PerTier<std::size_t> kv_bytes;       // by home, of what runs: beside it prompts are kept
+  PerTier<std::size_t> kv_peak_bytes;  // by home, of all
+  double cpu_attention_seconds = 0;    // that the CPU attended beside the device
   WeightTraffic weights;
   KvTraffic kv;
   DiskTraffic disk;

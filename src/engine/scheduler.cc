@@ -20,7 +20,7 @@ Scheduler::Scheduler(Stores& stores, Device& device, Budgets& budgets,
       sampler_(vocab),
       room_(stores.kv(), options.policy, stores.footprint().kv_swap) {}
 
-void Scheduler::add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+void Scheduler::add(std::unique_ptr<Sequence> sequence) { waiting_.add(std::move(sequence)); }
 
 std::size_t Scheduler::swapped() const {
   return static_cast<std::size_t>(
@@ -31,19 +31,12 @@ void Scheduler::cancel(std::uint64_t id) {
   for (const auto& sequence : live_)
     if (sequence->id == id) sequence->end = FinishReason::kCancelled;
   retire();
-  const auto it = std::find_if(waiting_.begin(), waiting_.end(),
-                               [id](const auto& sequence) { return sequence->id == id; });
-  if (it == waiting_.end()) return;
-  finish(std::move(*it), FinishReason::kCancelled, {});
-  waiting_.erase(it);
+  if (auto sequence = waiting_.take(id)) finish(std::move(sequence), FinishReason::kCancelled, {});
 }
 
 void Scheduler::end_all(FinishReason reason, const std::string& error) {
-  for (auto& sequence : std::exchange(live_, {})) {
-    if (reason != FinishReason::kError) room_.leave(*sequence);
-    finish(std::move(sequence), reason, error);
-  }
-  for (auto& sequence : std::exchange(waiting_, {})) finish(std::move(sequence), reason, error);
+  for (auto& sequence : std::exchange(live_, {})) finish(std::move(sequence), reason, error);
+  for (auto& sequence : waiting_.take_all()) finish(std::move(sequence), reason, error);
 }
 
 void Scheduler::step() {
@@ -83,18 +76,25 @@ void Scheduler::step() {
   options_.on_sweep(record);
 }
 
+// Whoever needs what a live sequence is computing waits for it, and those behind go first.
 void Scheduler::admit() {
   if (!room_.bring_back(live_)) return;
-  while (!waiting_.empty() && live_.size() < static_cast<std::size_t>(limits_.sequences)) {
-    std::unique_ptr<Sequence>& next = waiting_.front();
-    if (room_.enter(*next, live_)) {
-      live_.push_back(std::move(next));
+  waiting_.unpark([this](std::uint64_t owner) {
+    const auto it = std::find_if(live_.begin(), live_.end(),
+                                 [owner](const auto& sequence) { return sequence->id == owner; });
+    return it == live_.end() || !(*it)->in_cache() ? -1 : (*it)->fed;
+  });
+  while (live_.size() < static_cast<std::size_t>(limits_.sequences)) {
+    Sequence* const next = waiting_.front();
+    if (next == nullptr) return;
+    if (const KvRoom::Coming coming = room_.coming(*next); coming.owner != 0) {
+      waiting_.park(coming.owner, coming.positions);
+    } else if (room_.enter(*next, live_)) {
+      live_.push_back(waiting_.pop());
     } else {
       if (!live_.empty()) return;
-      const std::string shortage = room_.shortage(*next);
-      finish(std::move(next), FinishReason::kError, shortage);
+      finish(waiting_.pop(), FinishReason::kError, room_.shortage(*next));
     }
-    waiting_.pop_front();
   }
 }
 
@@ -102,7 +102,10 @@ void Scheduler::absorb(const Block& block) {
   for (const Block::Member& member : block.members) {
     Sequence& s = *member.sequence;
     s.fed += member.rows;
-    if (member.prompt) counts_.prompt_tokens += static_cast<std::size_t>(member.rows);
+    if (member.prompt) {
+      counts_.prompt_tokens += static_cast<std::size_t>(member.rows);
+      room_.advanced(s);
+    }
     try {
       const Sweep& sweep = stores_.sweep();
       int wanted = member.first_wanted;

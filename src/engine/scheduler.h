@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/admission_queue.h"
 #include "engine/kv_room.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
@@ -13,8 +13,8 @@
 
 namespace barge {
 
-/// Leads sequences through the sweeps: lets them in, in the order in which they came, as far as
-/// block and KV cache have room, samples, calls back, lets them go. Their ends are told by
+/// Leads sequences through the sweeps: lets them in, in the order of their queue, as far as block
+/// and KV cache have room, samples, calls back, lets them go. Their ends are told by
 /// `tell_ends`, so that the caller can publish what it knows before. One thread.
 class Scheduler {
  public:
@@ -30,13 +30,13 @@ class Scheduler {
   void add(std::unique_ptr<Sequence> sequence);
   /// Ends a sequence; unknown ids are ignored.
   void cancel(std::uint64_t id);
-  /// Ends all of them, without touching the KV cache where that failed.
+  /// Ends all of them for good, without touching the KV cache: nothing goes on after that.
   void end_all(FinishReason reason, const std::string& error);
 
   std::size_t running() const { return live_.size() - swapped(); }
   std::size_t swapped() const;
   std::size_t waiting() const { return waiting_.size(); }
-  bool idle() const { return live_.empty() && waiting_.empty(); }
+  bool idle() const { return live_.empty() && waiting_.size() == 0; }
   const Counts& counts() const { return counts_; }
   const KvRoom& room() const { return room_; }
 
@@ -60,7 +60,7 @@ class Scheduler {
   MemoryBudget::Reservation sampler_bytes_;
   Sampler sampler_;
   KvRoom room_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;
+  AdmissionQueue waiting_;
   std::vector<std::unique_ptr<Sequence>> live_;   // in the order of entry; the last may be aside
   std::vector<std::unique_ptr<Sequence>> ended_;  // and not yet told
   Event last_end_;                                // of the sweep before

@@ -12,6 +12,8 @@
 
 namespace barge {
 
+struct Prefix;
+
 /// A request on its way through the model. The engine's thread owns it.
 struct Sequence {
   std::uint64_t id = 0;
@@ -20,6 +22,7 @@ struct Sequence {
   bool swapped = false;          // its KV is on disk, put aside
   KvStore::Placement placement;  // homes of its KV
   KvDemand demand;               // bytes of its KV cache by length
+  Prefix* prefix = nullptr;      // in the cache: its prompt, for others; null: nobody may share it
   int fed = 0;                   // positions in the KV cache
   std::vector<TokenId> answer;   // sampled or forced so far; the last one isn't fed yet
   std::vector<SampledToken> prompt_scores;

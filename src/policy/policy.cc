@@ -49,6 +49,7 @@ std::string policy_to_json(const Policy& policy) {
               {"max_positions", policy.max_positions},
               {"kv_positions", policy.kv_positions},
               {"over_commit", policy.over_commit},
+              {"prefix_sharing", policy.prefix_sharing},
               {"ring_bytes", policy.ring_bytes}}
       .dump();
 }
@@ -70,6 +71,7 @@ Policy policy_from_json(const std::string& text, const std::string& source) {
     read("max_positions", policy.max_positions);
     read("kv_positions", policy.kv_positions);
     read("over_commit", policy.over_commit);
+    read("prefix_sharing", policy.prefix_sharing);
     read("ring_bytes", policy.ring_bytes);
     if (json.contains("percent"))
       set_percent(policy, json.at("percent").get<std::vector<double>>());

@@ -26,6 +26,7 @@ struct Policy {
   // Let sequences in by what they are planned to need, and put some aside where they outgrow it;
   // else by what they may need at most.
   bool over_commit = true;
+  bool prefix_sharing = true;  // prompts that begin alike compute and store that once
   std::size_t ring_bytes = 0;  // of the weight ring
 
   int block_sequences() const { return gpu_batch_size * num_gpu_batches; }

@@ -60,6 +60,17 @@ TEST(KvFits, HoldsEachTierToItsOwnCapacity) {
   EXPECT_FALSE(kv_fits(one, {.device = 9, .host = 9, .disk = 2}));
 }
 
+TEST(KvFits, LeavesOutWhatIsCountedElsewhere) {
+  const KvDemand demand = host_demand(9);
+  const std::vector<KvForecast> one{{.demand = &demand,
+                                     .decoding = true,
+                                     .positions = 4,
+                                     .positions_left = 5,
+                                     .shared = {.device = 0, .host = kPageBytes}}};
+  EXPECT_TRUE(kv_fits(one, {.device = 0, .host = 2 * kPageBytes}));
+  EXPECT_FALSE(kv_fits(one, {.device = 0, .host = 2 * kPageBytes - 1}));
+}
+
 // Runs random jobs through the real composition of blocks, sequences ending early as it happens.
 TEST(KvFits, WhatItLetsInNeverOverflowsWhicheverEndEarly) {
   std::mt19937 random(11);

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/sequence.h"
+
+namespace barge {
+
+/// Sequences that wait to enter, those first that will run longest (by max_tokens, then by the
+/// prompt's length to within a factor of two), so that no few of them drag the last sweeps of a job
+/// along. Among equals, prompts that begin alike stand together; then the order of arrival decides.
+///
+/// Nobody starves: all that wait when the last of a batch has entered are the next batch, and
+/// whoever comes later waits for the one after it. Between arrival and entry lie one batch and a
+/// part of another, whatever else comes. One thread.
+class AdmissionQueue {
+ public:
+  void add(std::unique_ptr<Sequence> sequence);
+  std::size_t size() const { return by_id_.size(); }
+  /// Who is to enter next; null: nobody, but for those who are parked.
+  Sequence* front();
+  std::unique_ptr<Sequence> pop();
+  /// Leaves `front` aside until the live sequence `owner` has so many positions computed.
+  void park(std::uint64_t owner, int positions);
+  /// Takes those back whose waiting is over. `computed(owner)`: positions, negative if that one
+  /// isn't in the KV cache any more.
+  void unpark(const std::function<int(std::uint64_t)>& computed);
+  /// Takes one out; null: it isn't here.
+  std::unique_ptr<Sequence> take(std::uint64_t id);
+  /// Takes all out, in the order of arrival.
+  std::vector<std::unique_ptr<Sequence>> take_all();
+
+ private:
+  struct Waiting {
+    std::unique_ptr<Sequence> sequence;
+    std::uint64_t batch = 0;
+  };
+  struct Before {
+    bool operator()(const Waiting* a, const Waiting* b) const;
+  };
+
+  std::unordered_map<std::uint64_t, Waiting> by_id_;  // all of them
+  std::set<Waiting*, Before> order_;                  // those who aren't parked
+  // Owner → positions → who waits for them.
+  std::map<std::uint64_t, std::multimap<int, Waiting*>> parked_;
+  std::uint64_t arriving_ = 0;  // the batch that newcomers join
+};
+
+}  // namespace barge
