@@ -68,6 +68,8 @@ void turn_four(const float* rows, std::int64_t stride, int head_dim, float* to) 
 }
 
 constexpr std::size_t kCacheLine = 64;
+constexpr std::int64_t kColumnStep = 2 * static_cast<std::int64_t>(kLanes);  // of multiply_rows
+constexpr std::int64_t kFewQueries = 4;
 
 class Task {
  public:
@@ -89,12 +91,13 @@ class Task {
     load_queries();
     const std::int64_t keys = first_position_ + rows_;
     for (std::int64_t key = 0; key < keys; key += kKeyBlock) {
-      decode_block(key, std::min<std::int64_t>(kKeyBlock, keys - key));
+      const std::int64_t count = std::min<std::int64_t>(kKeyBlock, keys - key);
+      decode_block(key, count);
       // Rows before `from` see nothing of this block.
       const std::int64_t from = std::max<std::int64_t>(0, key - first_position_) * group_;
       multiply_rows(areas_.q + from * padded_, padded_, areas_.keys, kKeyBlock,
-                    areas_.weights + from * kKeyBlock, kKeyBlock, queries_ - from, dim_, kKeyBlock,
-                    /*add=*/false);
+                    areas_.weights + from * kKeyBlock, kKeyBlock, queries_ - from, dim_,
+                    (count + kColumnStep - 1) / kColumnStep * kColumnStep, /*add=*/false);
       for (std::int64_t query = from; query < queries_; ++query)
         softmax_step(query, visible(query, key));
       add_values(from, key);
@@ -161,17 +164,16 @@ class Task {
     float* w = areas_.weights + query * kKeyBlock;
     const F32Vec never = hn::Set(d, -std::numeric_limits<float>::infinity());
     F32Vec most = never;
-    for (std::size_t i = 0; i < kKeyBlock; i += kLanes) {
+    for (std::size_t i = 0; i < limit; i += kLanes) {
       F32Vec score = load(w + i);
-      if (i + kLanes > limit)
-        score = i >= limit ? never : hn::IfThenElse(hn::FirstN(d, limit - i), score, never);
+      if (i + kLanes > limit) score = hn::IfThenElse(hn::FirstN(d, limit - i), score, never);
       most = hn::Max(most, score);
       store(score, w + i);
     }
     const float before = areas_.most[query];
     const float now = std::max(before, hn::GetLane(hn::MaxOfLanes(d, most)));
     F32Vec sum = hn::Zero(d);
-    for (std::size_t i = 0; i < kKeyBlock; i += kLanes) {
+    for (std::size_t i = 0; i < limit; i += kLanes) {
       const F32Vec weight = hn::Exp(d, hn::Sub(load(w + i), hn::Set(d, now)));
       sum = hn::Add(sum, weight);
       store(weight, w + i);
@@ -187,18 +189,25 @@ class Task {
 
   // results += weights * values. What a query doesn't see isn't touched, not even times zero.
   void add_values(std::int64_t from, std::int64_t key) {
-    for (std::int64_t query = from; query < queries_; query += kProductRows) {
-      const std::int64_t count = std::min<std::int64_t>(kProductRows, queries_ - query);
-      const std::int64_t common = visible(query, key);
-      multiply_rows(areas_.weights + query * kKeyBlock, kKeyBlock, areas_.values, padded_,
-                    areas_.results + query * padded_, padded_, count, common, padded_,
-                    /*add=*/true);
-      for (std::int64_t i = query; i < query + count; ++i)
-        if (const std::int64_t more = visible(i, key) - common; more > 0)
-          multiply_rows(areas_.weights + i * kKeyBlock + common, kKeyBlock,
-                        areas_.values + common * padded_, padded_, areas_.results + i * padded_,
-                        padded_, 1, more, padded_, /*add=*/true);
+    // Queries from `all` on see the whole block.
+    const std::int64_t all =
+        std::clamp((key + kKeyBlock - 1 - first_position_) * group_, from, queries_);
+    // The others by positions, a few at a time where these have too few queries for a product.
+    const std::int64_t together = group_ * std::max<std::int64_t>(1, kFewQueries / group_);
+    for (std::int64_t query = from; query < all; query += together) {
+      const std::int64_t end = std::min(query + together, all), common = visible(query, key);
+      add_values(query, end - query, 0, common);
+      for (std::int64_t more = query + group_; more < end; more += group_)
+        add_values(more, group_, common, visible(more, key));
     }
+    add_values(all, queries_ - all, 0, kKeyBlock);
+  }
+
+  // The same of keys [first, end) of the block, for queries that all see them.
+  void add_values(std::int64_t query, std::int64_t count, std::int64_t first, std::int64_t end) {
+    multiply_rows(areas_.weights + query * kKeyBlock + first, kKeyBlock,
+                  areas_.values + first * padded_, padded_, areas_.results + query * padded_,
+                  padded_, count, end - first, padded_, /*add=*/true);
   }
 
   void store_results() {
