@@ -207,7 +207,7 @@ class Vllm(Peer):
 
     def __init__(self, arguments):
         super().__init__(arguments)
-        cores = f"0-{arguments.threads - 1}"
+        cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:arguments.threads]))
         os.environ |= {"VLLM_CPU_KVCACHE_SPACE": str(self.kv_gib(48 << 10)),
                        "VLLM_CPU_OMP_THREADS_BIND": cores, "HF_HUB_OFFLINE": "1",
                        "VLLM_NO_USAGE_STATS": "1"}
