@@ -3,7 +3,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -124,15 +123,12 @@ class Python:
         install(self.environment, places.venvs / self.environment,
                 places.logs / f"install-{self.environment}.log")
 
-    def command(self, places, job, cap_mib):
-        scratch = places.scratch / self.name
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
+    def command(self, places, job, cap_mib, scratch):
         return [str(places.venvs / self.environment / "bin" / "python"),
                 str(SCRIPTS / "compare_runner.py"), self.name, str(places.model(self.reads)),
                 "--batch", str(job.lines), "--prompt-len", str(job.prompt_len),
                 "--gen-len", str(job.gen_len), "--threads", str(job.threads),
-                "--repetitions", str(job.repetitions), "--scratch", str(scratch), *self.flags]
+                "--repetitions", str(job.repetitions), "--scratch", scratch, *self.flags]
 
     def variables(self, job):
         return {"OMP_NUM_THREADS": str(job.threads), "HF_HUB_OFFLINE": "1",
@@ -181,7 +177,7 @@ class Barge:
         if status != 0:
             raise CannotInstall(f"can't pack the model: {last_error(log)}")
 
-    def command(self, places, job, cap_mib):
+    def command(self, places, job, cap_mib, scratch):
         budget = self.cpu_memory_mib or (cap_mib and cap_mib - SLACK_MIB)
         return [str(places.barge), "bench", *self.flags(places),
                 "--num-prompts", str(job.lines), "--prompt-len", str(job.prompt_len),
