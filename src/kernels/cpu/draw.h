@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "core/bytes.h"
+#include "kernels/cpu/row_weights.h"
 #include "kernels/kernels.h"
 
 namespace barge {
@@ -12,10 +14,15 @@ namespace barge {
 /// What drawing writes down on the way. Grows to the vocabulary.
 struct DrawScratch {
   std::vector<float> weights;
-  std::vector<std::int32_t> order;
+  std::vector<double> sums;          // of blocks of weights
+  std::vector<float> largest;        // logits of blocks, twice
+  std::vector<std::uint64_t> order;  // tokens, the likeliest first
 
   static std::size_t bytes(int vocab) {
-    return static_cast<std::size_t>(vocab) * (sizeof(float) + sizeof(std::int32_t));
+    const auto tokens = static_cast<std::size_t>(vocab);
+    return tokens * (sizeof(float) + sizeof(std::uint64_t)) +
+           divide_up(tokens, kWeightBlock) * sizeof(double) +
+           2 * divide_up(tokens, kMaximumBlock) * sizeof(float);
   }
 };
 
