@@ -10,10 +10,7 @@ namespace barge {
 
 KvRing::KvRing(Device& device, Tier tier, std::size_t bytes, std::size_t page_bytes,
                DiskQueue* disk)
-    : device_(device),
-      tier_(tier),
-      page_bytes_(page_bytes),
-      slots_(static_cast<Position>(bytes / page_bytes)) {
+    : tier_(tier), page_bytes_(page_bytes), slots_(static_cast<Position>(bytes / page_bytes)) {
   if (slots_ == 0) return;
   buffer_ = device.allocate(tier, slots() * page_bytes, "kv staging");
   if (disk != nullptr) registration_.emplace(*disk, std::span(buffer_.data(), buffer_.bytes()));
@@ -29,16 +26,12 @@ KvRing::Position KvRing::take(std::size_t slots) {
                              "; use smaller micro-batches or more KV staging"));
   };
   if (wanted > slots_) refuse();
-  if (head_ + wanted - tail_ > slots_) {
-    const auto begin = device_.clock().now();
-    while (head_ + wanted - tail_ > slots_) {
-      Region& oldest = regions_.front();
-      if (!oldest.released) refuse(", of which open leases hold ", head_ - tail_);
-      wait_until_over(oldest.until);
-      tail_ = oldest.end;
-      regions_.pop_front();
-    }
-    stall_seconds_ += Seconds(device_.clock().now() - begin).count();
+  while (head_ + wanted - tail_ > slots_) {
+    Region& oldest = regions_.front();
+    if (!oldest.released) refuse(", of which open leases hold ", head_ - tail_);
+    wait_until_over(oldest.until);
+    tail_ = oldest.end;
+    regions_.pop_front();
   }
   regions_.push_back({head_, head_ + wanted, false, {}});
   head_ += wanted;

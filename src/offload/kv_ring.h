@@ -37,7 +37,6 @@ class KvRing {
     return buffer_.data() + static_cast<std::size_t>(position % slots_) * page_bytes_;
   }
   std::size_t slots() const { return static_cast<std::size_t>(slots_); }
-  double stall_seconds() const { return stall_seconds_; }
   /// Blocks until no released region is in use.
   void drain();
 
@@ -49,7 +48,6 @@ class KvRing {
   };
   Region& around(Position position);
 
-  Device& device_;
   const Tier tier_;
   const std::size_t page_bytes_;
   const Position slots_;
@@ -57,7 +55,6 @@ class KvRing {
   std::optional<DiskRegistration> registration_;  // after the buffer: it ends first
   std::deque<Region> regions_;                    // oldest first, without gaps: [tail_, head_)
   Position tail_ = 0, head_ = 0;
-  double stall_seconds_ = 0;
 };
 
 }  // namespace barge

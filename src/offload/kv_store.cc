@@ -131,13 +131,7 @@ PerTier<std::size_t> KvStore::peak_bytes_held() const {
           impl_->disk_slots.peak_bytes()};
 }
 
-KvTraffic KvStore::traffic() const {
-  KvTraffic traffic = impl_->traffic;
-  traffic.stall_seconds = impl_->device_ring.stall_seconds();
-  if (impl_->discrete_host_ring)
-    traffic.stall_seconds += impl_->discrete_host_ring->stall_seconds();
-  return traffic;
-}
+KvTraffic KvStore::traffic() const { return impl_->traffic; }
 
 KvStore::Impl::Impl(const Options& given, Device& on, DiskQueue& queue, MemoryBudget& disk_budget)
     : options(given),

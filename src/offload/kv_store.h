@@ -16,7 +16,6 @@ namespace barge {
 struct KvTraffic {
   std::size_t disk_read_bytes = 0, disk_written_bytes = 0;
   std::size_t link_down_bytes = 0, link_up_bytes = 0;
-  double stall_seconds = 0;  // that `open` waited for staging space
 };
 
 /// The paged KV cache of all live sequences. A page holds `page_positions` records of one sequence

@@ -112,10 +112,7 @@ class WeightStore::Impl {
   PerTier<std::size_t> bytes_at_home() const { return plan_.at_home; }
 
   WeightTraffic traffic() const {
-    const std::scoped_lock lock(mutex_);
-    return {.disk_bytes = reader_.disk_bytes(),
-            .link_bytes = reader_.link_bytes(),
-            .stall_seconds = stall_seconds_};
+    return {.disk_bytes = reader_.disk_bytes(), .link_bytes = reader_.link_bytes()};
   }
 
  private:
@@ -229,9 +226,7 @@ class WeightStore::Impl {
 
   Fetched take_fetched() {
     std::unique_lock lock(mutex_);
-    const Seconds begin = device_.clock().now();
     changed_.wait(lock, [this] { return !fetched_.empty() || failure_ || starved_; });
-    stall_seconds_ += (device_.clock().now() - begin).count();
     if (!fetched_.empty()) {
       Fetched fetched = std::move(fetched_.front());
       fetched_.pop_front();
@@ -263,7 +258,6 @@ class WeightStore::Impl {
   std::exception_ptr failure_;   // of the prefetch
   bool starved_ = false;         // the prefetch waits for a run that the caller holds
   bool stopping_ = false;
-  double stall_seconds_ = 0;
 
   std::thread thread_;
 };

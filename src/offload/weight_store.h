@@ -18,7 +18,6 @@ namespace barge {
 /// What the weights did so far.
 struct WeightTraffic {
   std::size_t disk_bytes = 0, link_bytes = 0;  // read from disk, sent to the device
-  double stall_seconds = 0;                    // that `next` waited; compute may hold the ring
 };
 
 /// The weights of a pack, each panel in its home, brought to the device in the order of the sweep.
