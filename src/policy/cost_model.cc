@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/row_tile.h"
+
 namespace barge {
 namespace {
 

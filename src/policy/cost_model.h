@@ -62,7 +62,4 @@ struct Prediction {
 Prediction predict(const Profile& profile, const ModelShape& shape, const Workload& job,
                    const Policy& policy);
 
-/// Rows that a matrix product is cut into; fewer cost the same.
-inline constexpr double kRowTile = 64;
-
 }  // namespace barge

@@ -6,6 +6,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/row_tile.h"
 #include "policy/lp.h"
 
 namespace barge {
