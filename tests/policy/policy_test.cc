@@ -293,6 +293,7 @@ TEST(PolicyJson, ComesBackAsItWas) {
   policy.gpu_batch_size = 7;
   policy.kv_positions = 99;
   policy.over_commit = false;
+  policy.prefix_sharing = false;
   EXPECT_EQ(policy_from_json(policy_to_json(policy), "test"), policy);
   EXPECT_THROW(policy_from_json("{\"gpu_batch_size\": 0}", "test"), ConfigError);
   EXPECT_THROW(policy_from_json("{\"percent\": [1, 2]}", "test"), ConfigError);
