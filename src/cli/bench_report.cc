@@ -1,6 +1,7 @@
 #include "cli/bench_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 using Sweeps = std::vector<SweepMeter::Sweep>;
 
-constexpr double kMatrixSeconds = 1, kMemorySeconds = 0.1, kDiskSeconds = 0.35;
+constexpr double kMatrixSeconds = 1, kMemorySeconds = 0.2, kDiskSeconds = 0.35;
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
@@ -41,7 +42,7 @@ bool decode(const SweepRecord& sweep) { return !sweep.prefill(); }
 
 // The run in ten parts of as many tokens each, cut at the ends of sweeps.
 Json progress_of(const Sweeps& sweeps) {
-  constexpr std::size_t kParts = 10;
+  constexpr double kParts = 10;
   const auto tokens_of = [](const SweepMeter::Sweep& sweep) {
     return static_cast<double>(sweep.record.prompt_rows + sweep.record.logit_rows);
   };
@@ -53,9 +54,11 @@ Json progress_of(const Sweeps& sweeps) {
   for (const auto& sweep : sweeps) {
     tokens += tokens_of(sweep);
     resident = std::max(resident, sweep.resident_bytes);
-    const double due = total * static_cast<double>(parts.size() + 1) / kParts;
+    // A sweep that is larger than a tenth ends several of them at once.
+    const double due = std::floor(begin_tokens / total * kParts + 1 + 1e-9) / kParts * total;
     if (tokens < due * (1 - 1e-9)) continue;
-    parts.push_back({{"seconds", sweep.end},
+    parts.push_back({{"share", tokens / total},
+                     {"seconds", sweep.end},
                      {"total_tokens_per_s", per_second(tokens - begin_tokens, sweep.end - begin)},
                      {"rss_bytes", resident}});
     begin_tokens = tokens;
