@@ -161,11 +161,11 @@ void Sweep::lookup(int tensor, std::span<const std::int32_t> ids, Epilogue epilo
 }
 
 void Sweep::linear(MatrixView x, int tensor, int bias, MatrixView y, Epilogue epilogue) {
-  kv_pipeline_.prefetch();  // of the next layer
   const int index = pack_tensor(tensor);
   const PackTensor& matrix = pack_.tensors()[static_cast<std::size_t>(index)];
   const float* bias_row = bias < 0 ? nullptr : vector(bias);
   for (std::int64_t row = 0; row < matrix.rows;) {
+    kv_pipeline_.prefetch();  // of the next layer: staging may be free since the last run
     const WeightStore::Run& run = waits_.during(
         "weights", [&]() -> auto& { return leg_weights_.next(); });
     if (run.tensor != index || run.first_row != row)
