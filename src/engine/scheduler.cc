@@ -54,11 +54,12 @@ void Scheduler::step() {
   });
   const Event end = stores_.sweep().run(block);
   // Where nobody waits for logits the next sweep may be given to the device while this one runs,
-  // but not the one after it.
+  // but not the one after it. Nor where weights cross a link: they enter the load stream when the
+  // disk has them, and must not come there behind pages that wait for the end of this sweep.
   stores_.waits().during("device", [&] {
     last_end_.wait();
     last_end_ = end;
-    if (!block.wanted.empty()) end.wait();
+    if (!block.wanted.empty() || !device_.unified()) end.wait();
   });
   SweepRecord record = record_of(block);
   absorb(block);
