@@ -79,6 +79,14 @@ std::unique_ptr<Backend> make_attention(const TestSetup& setup, Budgets& budgets
                                  : make_cpu_backend({.threads = setup.threads}, budgets);
 }
 
+DiskQueue make_disk(const TestSetup& setup) {
+  const DiskQueue::Options options{.io = setup.io};
+  if (!setup.change_disk) return DiskQueue(options);
+  const bool uring = DiskQueue(options).backend() == "io_uring";
+  return DiskQueue(options, setup.change_disk(uring ? make_uring_backend(options.depth)
+                                                    : make_pread_backend(options.depth)));
+}
+
 }  // namespace
 
 bool tests_on_cuda() {
@@ -90,7 +98,7 @@ TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
     : budgets(tests_on_cuda() ? kCudaMemory : kBudget, kBudget, kBudget),
       backend(make_backend(setup, budgets)),
       attention(make_attention(setup, budgets)),
-      disk({.io = setup.io}) {
+      disk(make_disk(setup)) {
   engine.emplace(model.pack(), model.family(), setup.device ? *setup.device : *backend, disk,
                  budgets,
                  Engine::Options{.policy = setup.policy,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "model/config.h"
 #include "model/description.h"
 #include "model/family.h"
+#include "offload/disk_backend.h"
 #include "offload/disk_queue.h"
 #include "offload/pack.h"
 #include "policy/policy.h"
@@ -69,6 +71,8 @@ struct TestSetup {
   DType compute = DType::kF32;
   double emulate_link = 0;  // bytes per second; not on CUDA
   DiskQueue::Io io = DiskQueue::Io::kAuto;
+  /// What takes the place of the disk, such as one with faults before it.
+  std::function<std::unique_ptr<DiskBackend>(std::unique_ptr<DiskBackend>)> change_disk = {};
   int threads = 1;
   bool reference_kernels = kReferenceKernels;  // not on CUDA
   Backend* device = nullptr;                   // somebody's own; null: as the above say
