@@ -101,8 +101,14 @@ TEST_P(PrefixSharing, ComputesWhatIsCommonOnceAndAnswersAsIfItDidNot) {
   TestEngine test(tiny(), GetParam().setup());
   expect_same(run_all(*test.engine, job()), expected);
   const EngineStats stats = test.engine->stats();
-  EXPECT_EQ(stats.prompt_tokens, std::size_t{kCommon + kLines * kOwn});
-  EXPECT_EQ(stats.shared_prompt_tokens, std::size_t{(kLines - 1) * kCommon});
+  // Where the cache is full, which depends on who arrived before the first sweep, a line may get
+  // whole pages only: those that others hold anyhow.
+  const auto page_rest = static_cast<std::size_t>(kCommon % GetParam().page_positions);
+  const auto least = std::size_t{kCommon + kLines * kOwn};
+  EXPECT_GE(stats.prompt_tokens, least);
+  EXPECT_LE(stats.prompt_tokens, least + (kLines - 1) * page_rest);
+  EXPECT_EQ(stats.prompt_tokens + stats.shared_prompt_tokens,
+            std::size_t{kLines * (kCommon + kOwn)});
   expect_nothing_in_use(stats);
 }
 
