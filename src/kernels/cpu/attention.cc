@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "core/bytes.h"
 
@@ -71,38 +72,56 @@ constexpr std::size_t kCacheLine = 64;
 constexpr std::int64_t kColumnStep = 2 * static_cast<std::int64_t>(kLanes);  // of multiply_rows
 constexpr std::int64_t kFewQueries = 4;
 
-class Task {
+// The queries of a piece that share one KV head. Steps through the key blocks; what it keeps from
+// one to the next is its own, so that several heads can take turns at a block.
+class HeadTask {
  public:
-  Task(const AttentionShape& shape, const AttentionSpan& span, int kv_head, int first, int rows,
-       std::byte* workspace)
+  /// `areas`: of all heads of the piece.
+  HeadTask(const AttentionShape& shape, const AttentionSpan& span, const AttentionPiece& piece,
+           int head, AttentionAreas areas)
       : shape_(shape),
         span_(span),
-        kv_head_(kv_head),
+        piece_(piece),
+        head_(head),
+        kv_head_(piece.first_kv_head + head),
         group_(shape.heads / shape.format.kv_heads),
         dim_(shape.format.head_dim),
         padded_(padded_head_dim(dim_)),
-        first_row_(span.first_row + first),
-        first_position_(span.first_position + first),
-        rows_(rows),
-        queries_(static_cast<std::int64_t>(rows) * group_),
-        areas_(workspace, shape.heads, dim_) {}
-
-  void run() {
+        first_row_(span.first_row + piece.first_row),
+        first_position_(span.first_position + piece.first_row),
+        rows_(piece.rows),
+        queries_(rows_ * group_),
+        areas_(areas) {
+    areas_.q += head * queries_ * padded_;
+    areas_.results += head * queries_ * padded_;
+    areas_.most += head * queries_;
+    areas_.sum += head * queries_;
     load_queries();
-    const std::int64_t keys = first_position_ + rows_;
-    for (std::int64_t key = 0; key < keys; key += kKeyBlock) {
-      const std::int64_t count = std::min<std::int64_t>(kKeyBlock, keys - key);
-      decode_block(key, count);
-      // Rows before `from` see nothing of this block.
-      const std::int64_t from = std::max<std::int64_t>(0, key - first_position_) * group_;
-      multiply_rows(areas_.q + from * padded_, padded_, areas_.keys, kKeyBlock,
-                    areas_.weights + from * kKeyBlock, kKeyBlock, queries_ - from, dim_,
-                    (count + kColumnStep - 1) / kColumnStep * kColumnStep, /*add=*/false);
-      for (std::int64_t query = from; query < queries_; ++query)
-        softmax_step(query, visible(query, key));
-      add_values(from, key);
+  }
+
+  void step(std::int64_t key, std::int64_t count) {
+    decode_block(key, count);
+    // Rows before `from` see nothing of this block.
+    const std::int64_t from = std::max<std::int64_t>(0, key - first_position_) * group_;
+    multiply_rows(areas_.q + from * padded_, padded_, areas_.keys, kKeyBlock,
+                  areas_.weights + from * kKeyBlock, kKeyBlock, queries_ - from, dim_,
+                  (count + kColumnStep - 1) / kColumnStep * kColumnStep, /*add=*/false);
+    for (std::int64_t query = from; query < queries_; ++query)
+      softmax_step(query, visible(query, key));
+    add_values(from, key);
+  }
+
+  void store_results() {
+    for (std::int64_t query = 0; query < queries_; ++query) {
+      const float* from = areas_.results + query * padded_;
+      const F32Vec factor = hn::Set(F32Tag(), 1.0f / areas_.sum[query]);
+      visit_row(shape_.out, first_row_ + query / group_, [&](auto* row) {
+        auto* to = row + (kv_head_ * group_ + query % group_) * dim_;
+        for_each_vector(static_cast<std::size_t>(dim_),
+                        [=](const auto& get, const auto& put)
+                            HWY_ATTR { put(hn::Mul(get(from), factor), to); });
+      });
     }
-    store_results();
   }
 
  private:
@@ -124,8 +143,6 @@ class Task {
       areas_.sum[query] = 0;
     }
     std::fill_n(areas_.results, queries_ * padded_, 0.0f);
-    // Columns past the head's end stay zero.
-    std::fill_n(areas_.values, kKeyBlock * padded_, 0.0f);
   }
 
   void decode_block(std::int64_t key, std::int64_t count) {
@@ -141,9 +158,14 @@ class Task {
     const std::int64_t keys = first_position_ + rows_;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::byte* record = record_at(key + i);
-      // Records are too far apart for the processor to guess the next block's.
-      if (key + i + kKeyBlock < keys) {
-        const std::byte* next = record_at(key + i + kKeyBlock);
+      // The next block, for all heads of the piece, in the order in which it lies in memory: one
+      // head's records are too far apart for the processor to guess them.
+      const std::int64_t ahead = head_ * kKeyBlock + i;
+      const std::int64_t later = key + kKeyBlock + ahead / piece_.kv_heads;
+      if (later < keys) {
+        const auto offset = static_cast<std::ptrdiff_t>(ahead % piece_.kv_heads - head_) *
+                            static_cast<std::ptrdiff_t>(head_bytes);
+        const std::byte* next = record_at(later) + offset;
         for (std::size_t byte = 0; byte < head_bytes; byte += kCacheLine) {
           hwy::Prefetch(next + k + byte);
           hwy::Prefetch(next + v + byte);
@@ -210,30 +232,28 @@ class Task {
                   padded_, count, end - first, padded_, /*add=*/true);
   }
 
-  void store_results() {
-    for (std::int64_t query = 0; query < queries_; ++query) {
-      const float* from = areas_.results + query * padded_;
-      const F32Vec factor = hn::Set(F32Tag(), 1.0f / areas_.sum[query]);
-      visit_row(shape_.out, first_row_ + query / group_, [&](auto* row) {
-        auto* to = row + (kv_head_ * group_ + query % group_) * dim_;
-        for_each_vector(static_cast<std::size_t>(dim_),
-                        [=](const auto& get, const auto& put)
-                            HWY_ATTR { put(hn::Mul(get(from), factor), to); });
-      });
-    }
-  }
-
   const AttentionShape& shape_;
   const AttentionSpan& span_;
-  const std::int64_t kv_head_, group_;
+  const AttentionPiece& piece_;
+  const std::int64_t head_, kv_head_, group_;  // head_: of the piece's
   const int dim_;
   const std::int64_t padded_, first_row_, first_position_, rows_, queries_;
-  const AttentionAreas areas_;
+  AttentionAreas areas_;
 };
 
-void AttendRows(const AttentionShape& shape, const AttentionSpan& span, int kv_head, int first,
-                int rows, std::byte* workspace) {
-  Task(shape, span, kv_head, first, rows, workspace).run();
+void AttendPiece(const AttentionShape& shape, const AttentionSpan& span,
+                 const AttentionPiece& piece, std::byte* workspace) {
+  const int dim = shape.format.head_dim;
+  const AttentionAreas areas(workspace, shape.heads, dim);
+  // Columns past the heads' end stay zero.
+  std::fill_n(areas.values, kKeyBlock * padded_head_dim(dim), 0.0f);
+  std::vector<HeadTask> heads;
+  for (int head = 0; head < piece.kv_heads; ++head)
+    heads.emplace_back(shape, span, piece, head, areas);
+  const std::int64_t keys = std::int64_t{span.first_position} + piece.first_row + piece.rows;
+  for (std::int64_t key = 0; key < keys; key += kKeyBlock)
+    for (HeadTask& head : heads) head.step(key, std::min<std::int64_t>(kKeyBlock, keys - key));
+  for (HeadTask& head : heads) head.store_results();
 }
 
 }  // namespace
@@ -243,19 +263,37 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace barge {
 
-HWY_EXPORT(AttendRows);
+HWY_EXPORT(AttendPiece);
 
-int attention_rows_a_task(int heads, int kv_heads) {
-  return std::max(1, kQueriesATask / (heads / kv_heads));
+std::vector<AttentionPiece> attention_pieces(const AttentionShape& shape,
+                                             std::span<const AttentionSpan> spans, int threads) {
+  const KvFormat& format = shape.format;
+  const int group = shape.heads / format.kv_heads, most = std::max(1, kQueriesATask / group);
+  const auto block_bytes = static_cast<int>(2 * kKeyBlock * format.head_bytes());
+  // So many heads that threads have a few pieces each, and end together.
+  const auto wanted = static_cast<std::int64_t>(kPiecesAThread) * threads;
+  const std::int64_t enough = static_cast<std::int64_t>(spans.size()) * format.kv_heads / wanted;
+  std::vector<AttentionPiece> pieces;
+  for (std::size_t i = 0; i < spans.size(); ++i)
+    for (int first = 0; first < spans[i].rows; first += most) {
+      const int rows = std::min(most, spans[i].rows - first);
+      const auto heads = static_cast<int>(
+          std::clamp(enough, std::int64_t{1},
+                     std::int64_t{std::max(
+                         1, std::min(kQueriesATask / (rows * group), kBlockBytes / block_bytes))}));
+      for (int head = 0; head < format.kv_heads; head += heads)
+        pieces.push_back({i, head, std::min(heads, format.kv_heads - head), first, rows});
+    }
+  return pieces;
 }
 
 std::size_t attention_workspace_bytes(int heads, int head_dim) {
   return AttentionAreas(nullptr, heads, head_dim).bytes;
 }
 
-void attend_rows(const AttentionShape& shape, const AttentionSpan& span, int kv_head, int first,
-                 int rows, std::byte* workspace) {
-  HWY_DYNAMIC_DISPATCH(AttendRows)(shape, span, kv_head, first, rows, workspace);
+void attend_piece(const AttentionShape& shape, const AttentionSpan& span,
+                  const AttentionPiece& piece, std::byte* workspace) {
+  HWY_DYNAMIC_DISPATCH(AttendPiece)(shape, span, piece, workspace);
 }
 
 }  // namespace barge

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "kernels/kernels.h"
 
@@ -20,18 +22,27 @@ struct AttentionShape {
   const MatrixView& out;
 };
 
-/// New rows of a span that one task takes for one KV head: as many as keep its queries, results
-/// and weights in the second-level cache, so that decoding a key block pays.
-int attention_rows_a_task(int heads, int kv_heads);
+/// What one task attends to: new rows [first_row, first_row + rows) of a span, for neighbouring KV
+/// heads.
+struct AttentionPiece {
+  std::size_t span = 0;  // which of the spans
+  int first_kv_head = 0, kv_heads = 0;
+  int first_row = 0, rows = 0;
+};
 
-/// Bytes that attend_rows works in.
+/// Cuts the spans into tasks. As many rows go together as keep their queries, results and weights
+/// in the second-level cache, so that decoding a key block pays; where these are few, so many heads
+/// that records are read in long pieces, as far as their key block stays there, too.
+std::vector<AttentionPiece> attention_pieces(const AttentionShape& shape,
+                                             std::span<const AttentionSpan> spans, int threads);
+
+/// Bytes that attend_piece works in.
 std::size_t attention_workspace_bytes(int heads, int head_dim);
 
-/// The queries of new rows [first, first + rows) of `span` that share `kv_head`. Each key and value
-/// is decoded once, block by block from position 0; every row's sums run in the order of positions,
-/// so that its bits depend neither on the chunk that it came in nor on `first` and `rows`.
-/// `workspace` is aligned to 64 bytes. Thread-safe.
-void attend_rows(const AttentionShape& shape, const AttentionSpan& span, int kv_head, int first,
-                 int rows, std::byte* workspace);
+/// A piece of `span`. Each key and value is decoded once, block by block from position 0; every
+/// row's sums run in the order of positions, so that its bits depend neither on the chunk that it
+/// came in nor on how the spans were cut. `workspace` is aligned to 64 bytes. Thread-safe.
+void attend_piece(const AttentionShape& shape, const AttentionSpan& span,
+                  const AttentionPiece& piece, std::byte* workspace);
 
 }  // namespace barge

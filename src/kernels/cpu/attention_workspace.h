@@ -8,13 +8,16 @@
 
 namespace barge {
 
-/// (new row, query head) pairs of a task, unless one row alone has more.
+/// (new row, query head) pairs of a task, unless one row and KV head alone have more.
 inline constexpr int kQueriesATask = 128;
+/// Keys and values, as they are stored, that the heads of a task take from a key block.
+inline constexpr int kBlockBytes = 128 << 10;
+inline constexpr int kPiecesAThread = 4;
 
 /// Heads as the small products take them: a multiple of two of the widest vectors.
 constexpr std::int64_t padded_head_dim(int head_dim) { return (head_dim + 31) / 32 * 32; }
 
-/// Where attend_rows keeps what; all f32, each at a multiple of 64 bytes.
+/// Where attend_piece keeps what; all f32, each at a multiple of 64 bytes.
 struct AttentionAreas {
   float *q, *results;  // [queries, padded]
   float* weights;      // [queries, kKeyBlock]: scores, then their exponentials

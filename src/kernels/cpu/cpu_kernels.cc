@@ -137,21 +137,12 @@ class CpuKernels final : public Kernels {
                                " KV heads, but the kernels' workspace was planned ", "for ",
                                limits_.heads, " of ", limits_.head_dim));
     stream_.call([=, this, batch = AttentionBatch(spans)] {
-      struct Piece {
-        const AttentionSpan* span;
-        int kv_head, first, rows;
-      };
-      std::vector<Piece> pieces;
-      const int most = attention_rows_a_task(heads, format.kv_heads);
-      for (const AttentionSpan& span : batch.spans())
-        for (int kv_head = 0; kv_head < format.kv_heads; ++kv_head)
-          for (int first = 0; first < span.rows; first += most)
-            pieces.push_back({&span, kv_head, first, std::min(most, span.rows - first)});
       const AttentionShape shape{format, page_positions, heads, scale, q, out};
+      const auto pieces = attention_pieces(shape, batch.spans(), pool_.threads());
       pool_.run(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int thread) {
-        const Piece& piece = pieces[static_cast<std::size_t>(i)];
-        attend_rows(shape, *piece.span, piece.kv_head, piece.first, piece.rows,
-                    workspace_.data() + static_cast<std::size_t>(thread) * thread_bytes_);
+        const AttentionPiece& piece = pieces[static_cast<std::size_t>(i)];
+        attend_piece(shape, batch.spans()[piece.span], piece,
+                     workspace_.data() + static_cast<std::size_t>(thread) * thread_bytes_);
       });
     });
   }
