@@ -63,7 +63,7 @@ void bench(const Options& o) {
   std::optional<BenchLimits> limits;
   if (!o.no_limits) {
     limits.emplace(o, session);
-    limits->measure_disk(session);
+    limits->measure(session);
     forget_peak_resident_bytes();  // theirs
   }
   SweepMeter meter(session.machine.device().clock());
@@ -82,7 +82,7 @@ void bench(const Options& o) {
     runs.emplace_back(std::move(run), std::move(report));
   }
   session.on_sweep = nullptr;
-  if (limits) limits->measure_disk(session);
+  if (limits) limits->measure(session);
   if (!o.trace.empty()) {
     session.text.reset();
     session.engine.reset();  // ends the last sweep
@@ -122,7 +122,8 @@ void add_bench(CLI::App& app) {
                    "short prompts before the first run: checksums of weights are verified there")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_flag("--no-limits", o->no_limits, "don't measure what the machine can do (3 s)");
+  command->add_flag("--no-limits", o->no_limits,
+                    "don't measure what the machine can do (2 s before and after)");
   command->add_option("--trace", o->trace,
                       "file for what streams, disk and sweeps did: ui.perfetto.dev shows it, and "
                       "scripts/plot");

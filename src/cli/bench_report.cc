@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 using Sweeps = std::vector<SweepMeter::Sweep>;
 
-constexpr double kMatrixSeconds = 1, kMemorySeconds = 0.2, kDiskSeconds = 0.35;
+constexpr double kMatrixSeconds = 0.8, kMemorySeconds = 0.2, kDiskSeconds = 0.35;
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
@@ -77,7 +77,9 @@ double operations_of(const Sweeps& sweeps, const SweepLimits& limits) {
 }  // namespace
 
 BenchLimits::BenchLimits(const Options& o, Session& session)
-    : policy_(session.plan.policy), unified_(session.machine.device().unified()) {
+    : threads_(o.threads > 0 ? o.threads : usable_processors()),
+      policy_(session.plan.policy),
+      unified_(session.machine.device().unified()) {
   const KernelLimits bounds = kernel_limits(*session.family, policy_, session.machine.compute);
   shape_ = shape_of(*session.family,
                     [&](const TensorSpec& tensor) {
@@ -88,26 +90,30 @@ BenchLimits::BenchLimits(const Options& o, Session& session)
                     policy_.kv_bits, kv_group(o), bounds, {});
   if (unified_) policy_.weights.host += std::exchange(policy_.weights.device, 0);
 
-  const Machine& machine = session.machine;
-  if (machine.accelerator.cuda()) {  // as the probe found it: cuBLAS, by our table of kernels
+  if (session.machine.accelerator.cuda()) {  // as the probe found it: cuBLAS, by our kernels
     const Profile profile = session.machine.profile();
     machine_.matrix_ops[shape_.hidden] = profile.matrix_ops(1024);
     machine_.link_down = profile.link_down;
     machine_.link_up = profile.link_up;
-    return;
+  } else if (!unified_) {
+    machine_.link_down = machine_.link_up = o.emulate_link * 1e9;
   }
-  const int threads = o.threads > 0 ? o.threads : usable_processors();
-  std::set<std::int64_t> inputs;
-  for (const auto& matrix : shape_.matrices)
-    if (matrix.visited) inputs.insert(matrix.cols);
-  machine_.matrix_ops =
-      measure_matrix_ops(machine.compute, threads,
-                         std::vector<std::int64_t>(inputs.begin(), inputs.end()), kMatrixSeconds);
-  machine_.memory_read = measure_memory_read(threads, kMemorySeconds);
-  if (!unified_) machine_.link_down = machine_.link_up = o.emulate_link * 1e9;
 }
 
-void BenchLimits::measure_disk(Session& session) {
+void BenchLimits::measure(Session& session) {
+  const Machine& machine = session.machine;
+  if (!machine.accelerator.cuda()) {
+    std::set<std::int64_t> inputs;
+    for (const auto& matrix : shape_.matrices)
+      if (matrix.visited) inputs.insert(matrix.cols);
+    const auto rates =
+        measure_matrix_ops(machine.compute, threads_,
+                           std::vector<std::int64_t>(inputs.begin(), inputs.end()), kMatrixSeconds);
+    for (const auto& [width, rate] : rates)
+      machine_.matrix_ops[width] = std::max(machine_.matrix_ops[width], rate);
+    machine_.memory_read =
+        std::max(machine_.memory_read, measure_memory_read(threads_, kMemorySeconds));
+  }
   machine_.disk_read = std::max(machine_.disk_read, measure_disk_read(session.pack, kDiskSeconds));
   machine_.disk_write = std::max(machine_.disk_write,
                                  measure_disk_write(session.machine.disk_directory, kDiskSeconds));

@@ -12,16 +12,17 @@ namespace barge {
 /// The limits that a session is held against: of its machine, in the shapes of its model.
 class BenchLimits {
  public:
-  /// Measures processor and memory. `session` needn't be loaded.
+  /// `session` needn't be loaded.
   explicit BenchLimits(const Options& options, Session& session);
 
-  /// Measures the disk, for a second or so; the best of all times holds: cloud disks change their
-  /// mind.
-  void measure_disk(Session& session);
+  /// Measures processor, memory and disk for two seconds or so, before and after what is held
+  /// against them. The best of both holds: virtual machines and their disks change their mind.
+  void measure(Session& session);
   const MachineLimits& machine() const { return machine_; }
   SweepLimits sweep_limits() const;
 
  private:
+  const int threads_;
   MachineLimits machine_;
   ModelShape shape_;
   Policy policy_;
