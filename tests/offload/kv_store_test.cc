@@ -275,8 +275,10 @@ TEST(KvStoreFaults, AFailedWriteIsToldByWhateverComesNext) {
     };
     KvHarness kv(config({0, 0, 1}), fake.backend());
     const auto id = kv.add(30), other = kv.add(30);
+    fake.close();
     kv.step(0, {kv.span(id, 13)});
     kv.finish();
+    fake.open();
     // The write ends by itself; all that is asked for here is that nobody misses it.
     const auto says_so = ThrowsMessage<IoError>(
         AllOf(HasSubstr("cannot write"), HasSubstr("No space left on device")));
