@@ -38,13 +38,13 @@ void stream(benchmark::State& state, double bytes, const std::function<void(Kern
   count_bytes(state, bytes, run(state, work), limit);
 }
 
-// 64 sequences of TinyLlama's shape: 32 heads of 64 on 4 KV heads.
+// 64 sequences, 32 heads of 64: on 4 KV heads as TinyLlama has them, or each on its own.
 class Attention {
  public:
-  static constexpr int kSequences = 64, kHeads = 32, kKvHeads = 4, kHeadDim = 64, kPage = 32;
+  static constexpr int kSequences = 64, kHeads = 32, kHeadDim = 64, kPage = 32;
 
-  Attention(Encoding encoding, std::int32_t rows, std::int32_t before)
-      : format{encoding, kKvHeads, kHeadDim, 64} {
+  Attention(Encoding encoding, int kv_heads, std::int32_t rows, std::int32_t before)
+      : format{encoding, kv_heads, kHeadDim, 64} {
     const int pages_each = (before + rows + kPage - 1) / kPage;
     memory_.resize(format.record_bytes() * kPage * static_cast<std::size_t>(pages_each) *
                    kSequences);
@@ -70,7 +70,7 @@ void Attend(benchmark::State& state, Encoding encoding) {
   const auto rows = static_cast<std::int32_t>(state.range(0));
   const auto before = static_cast<std::int32_t>(state.range(1));
   constexpr int kSequences = Attention::kSequences, kWidth = Attention::kHeads * 64;
-  Attention attention(encoding, rows, before);
+  Attention attention(encoding, static_cast<int>(state.range(2)), rows, before);
   auto q = numbers(std::int64_t{kSequences} * rows * kWidth), out = q;
   const MatrixView queries = view(q, kSequences * rows, kWidth),
                    results = view(out, kSequences * rows, kWidth);
@@ -91,25 +91,27 @@ void Attend(benchmark::State& state, Encoding encoding) {
   state.counters["ratio"] = (rows > 1 ? ops : bytes) / limit;
 }
 BENCHMARK_CAPTURE(Attend, f16, Encoding::kF16)
-    ->ArgNames({"rows", "before"})
-    ->Args({128, 0})
-    ->Args({512, 0})
-    ->Args({1, 144})
-    ->Args({1, 2048})
+    ->ArgNames({"rows", "before", "kv_heads"})
+    ->Args({128, 0, 4})
+    ->Args({512, 0, 4})
+    ->Args({1, 144, 4})
+    ->Args({1, 2048, 4})
+    ->Args({1, 512, 32})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Attend, q4, Encoding::kQ4)
-    ->ArgNames({"rows", "before"})
-    ->Args({128, 0})
-    ->Args({1, 144})
-    ->Args({1, 2048})
+    ->ArgNames({"rows", "before", "kv_heads"})
+    ->Args({128, 0, 4})
+    ->Args({1, 144, 4})
+    ->Args({1, 2048, 4})
+    ->Args({1, 512, 32})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
 void AppendKv(benchmark::State& state, Encoding encoding) {
   constexpr std::int32_t kRows = 128;
   constexpr std::int64_t kAll = Attention::kSequences * kRows, kWidth = 4 * 64;
-  Attention attention(encoding, kRows, 0);
+  Attention attention(encoding, 4, kRows, 0);
   auto k = numbers(kAll * kWidth), v = k;
   const double bytes =
       static_cast<double>(kAll) *

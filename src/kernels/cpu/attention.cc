@@ -5,8 +5,6 @@
 #include <limits>
 #include <vector>
 
-#include "core/bytes.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
@@ -39,7 +37,7 @@ void decode_head(const KvFormat& format, const std::byte* codes, const std::byte
   }
   for (int first = 0; first < format.head_dim; first += format.group, pairs += 4) {
     const int end = std::min(first + format.group, format.head_dim);
-    const float scale = f16_at(pairs), low = f16_at(pairs + 2);
+    const auto [scale, low] = scale_and_low_at(pairs);
     decode_nibbles(codes, first, end - first, scale, low, out + first);
   }
 }
@@ -68,7 +66,25 @@ void turn_four(const float* rows, std::int64_t stride, int head_dim, float* to) 
   }
 }
 
+// a[0] * b[0] + ... + a[n - 1] * b[n - 1].
+HWY_INLINE float dot(const float* a, const float* b, std::size_t n) {
+  F32Vec even = hn::Zero(F32Tag()), odd = even;
+  std::size_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    even = hn::MulAdd(load(a + i), load(b + i), even);
+    odd = hn::MulAdd(load(a + i + kLanes), load(b + i + kLanes), odd);
+  }
+  for (; i < n; i += kLanes) {
+    const std::size_t rest = std::min(kLanes, n - i);
+    even = hn::MulAdd(load_some(a + i, rest), load_some(b + i, rest), even);
+  }
+  return sum_of(hn::Add(even, odd));
+}
+
 constexpr std::size_t kCacheLine = 64;
+// Answers whose query heads are so few to a KV head score each key as it is decoded: turning keys
+// for a product would cost more than the product.
+constexpr std::int64_t kFewHeads = 4;
 constexpr std::int64_t kColumnStep = 2 * static_cast<std::int64_t>(kLanes);  // of multiply_rows
 constexpr std::int64_t kFewQueries = 4;
 
@@ -85,6 +101,7 @@ class HeadTask {
         head_(head),
         kv_head_(piece.first_kv_head + head),
         group_(shape.heads / shape.format.kv_heads),
+        scores_at_once_(!span.prompt && group_ <= kFewHeads),
         dim_(shape.format.head_dim),
         padded_(padded_head_dim(dim_)),
         first_row_(span.first_row + piece.first_row),
@@ -103,9 +120,10 @@ class HeadTask {
     decode_block(key, count);
     // Rows before `from` see nothing of this block.
     const std::int64_t from = std::max<std::int64_t>(0, key - first_position_) * group_;
-    multiply_rows(areas_.q + from * padded_, padded_, areas_.keys, kKeyBlock,
-                  areas_.weights + from * kKeyBlock, kKeyBlock, queries_ - from, dim_,
-                  (count + kColumnStep - 1) / kColumnStep * kColumnStep, /*add=*/false);
+    if (!scores_at_once_)
+      multiply_rows(areas_.q + from * padded_, padded_, areas_.keys, kKeyBlock,
+                    areas_.weights + from * kKeyBlock, kKeyBlock, queries_ - from, dim_,
+                    (count + kColumnStep - 1) / kColumnStep * kColumnStep, /*add=*/false);
     for (std::int64_t query = from; query < queries_; ++query)
       softmax_step(query, visible(query, key));
     add_values(from, key);
@@ -173,10 +191,18 @@ class HeadTask {
       }
       decode_head(format, record + k, record + k_pairs, areas_.key_rows + i % 4 * padded_);
       decode_head(format, record + v, record + v_pairs, areas_.values + i * padded_);
+      if (scores_at_once_) score(i, areas_.key_rows + i % 4 * padded_);
       // The last few may be turned together with what earlier keys left: nobody sees those.
-      if (i % 4 == 3 || i + 1 == count)
+      else if (i % 4 == 3 || i + 1 == count)
         turn_four(areas_.key_rows, padded_, dim_, areas_.keys + i / 4 * 4);
     }
+  }
+
+  // Of key i of the block, with all queries.
+  void score(std::int64_t i, const float* key) {
+    for (std::int64_t query = 0; query < queries_; ++query)
+      areas_.weights[query * kKeyBlock + i] =
+          dot(areas_.q + query * padded_, key, static_cast<std::size_t>(dim_));
   }
 
   // Scores to weights, relative to the largest score so far; rescales what was summed before.
@@ -236,6 +262,7 @@ class HeadTask {
   const AttentionSpan& span_;
   const AttentionPiece& piece_;
   const std::int64_t head_, kv_head_, group_;  // head_: of the piece's
+  const bool scores_at_once_;
   const int dim_;
   const std::int64_t padded_, first_row_, first_position_, rows_, queries_;
   AttentionAreas areas_;
@@ -264,32 +291,6 @@ HWY_AFTER_NAMESPACE();
 namespace barge {
 
 HWY_EXPORT(AttendPiece);
-
-std::vector<AttentionPiece> attention_pieces(const AttentionShape& shape,
-                                             std::span<const AttentionSpan> spans, int threads) {
-  const KvFormat& format = shape.format;
-  const int group = shape.heads / format.kv_heads, most = std::max(1, kQueriesATask / group);
-  const auto block_bytes = static_cast<int>(2 * kKeyBlock * format.head_bytes());
-  // So many heads that threads have a few pieces each, and end together.
-  const auto wanted = static_cast<std::int64_t>(kPiecesAThread) * threads;
-  const std::int64_t enough = static_cast<std::int64_t>(spans.size()) * format.kv_heads / wanted;
-  std::vector<AttentionPiece> pieces;
-  for (std::size_t i = 0; i < spans.size(); ++i)
-    for (int first = 0; first < spans[i].rows; first += most) {
-      const int rows = std::min(most, spans[i].rows - first);
-      const auto heads = static_cast<int>(
-          std::clamp(enough, std::int64_t{1},
-                     std::int64_t{std::max(
-                         1, std::min(kQueriesATask / (rows * group), kBlockBytes / block_bytes))}));
-      for (int head = 0; head < format.kv_heads; head += heads)
-        pieces.push_back({i, head, std::min(heads, format.kv_heads - head), first, rows});
-    }
-  return pieces;
-}
-
-std::size_t attention_workspace_bytes(int heads, int head_dim) {
-  return AttentionAreas(nullptr, heads, head_dim).bytes;
-}
 
 void attend_piece(const AttentionShape& shape, const AttentionSpan& span,
                   const AttentionPiece& piece, std::byte* workspace) {

@@ -33,6 +33,23 @@ HWY_INLINE float f16_at(const std::byte* from) {
   return to_f32(x);
 }
 
+// Scale and low of a group, as they stand one behind the other.
+struct ScaleAndLow {
+  float scale, low;
+};
+HWY_INLINE ScaleAndLow scale_and_low_at(const std::byte* from) {
+#if HWY_TARGET == HWY_SCALAR
+  return {f16_at(from), f16_at(from + 2)};
+#else
+  std::uint32_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  const hn::Rebind<hwy::float16_t, F32Tag> d16;
+  const hn::Repartition<std::uint32_t, decltype(d16)> d32;
+  const F32Vec pairs = hn::PromoteTo(F32Tag(), hn::BitCast(d16, hn::Set(d32, bits)));
+  return {hn::GetLane(pairs), hn::ExtractLane(pairs, 1)};
+#endif
+}
+
 // out[i] = scale * code[i] + low, one scale for all.
 template <typename Code>
 HWY_INLINE void scale_codes(const Code* codes, std::int64_t count, float scale, float low,
@@ -43,12 +60,33 @@ HWY_INLINE void scale_codes(const Code* codes, std::int64_t count, float scale, 
   });
 }
 
+// Codes of 32 columns, in order, of 16 bytes.
+HWY_INLINE void unpack_32_nibbles(const std::byte* bytes, std::uint8_t* codes) {
+#if HWY_TARGET == HWY_SCALAR
+  unpack_nibbles(bytes, 0, 32, codes);
+#else
+  const hn::FixedTag<std::uint8_t, 16> d;
+  const auto both = hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(bytes));
+  const auto even = hn::And(both, hn::Set(d, 15)), odd = hn::ShiftRight<4>(both);
+  hn::StoreU(hn::InterleaveLower(d, even, odd), d, codes);
+  hn::StoreU(hn::InterleaveUpper(d, even, odd), d, codes + 16);
+#endif
+}
+
 // out[i] = scale * (nibble of column first + i) + low, for i in [0, count). `first` may be odd.
 HWY_INLINE void decode_nibbles(const std::byte* row, std::int64_t first, std::int64_t count,
                                float scale, float low, float* out) {
-  constexpr std::int64_t kPiece = 128;
+  constexpr std::int64_t kPiece = 32;
+  const F32Vec s = hn::Set(F32Tag(), scale), m = hn::Set(F32Tag(), low);
   std::uint8_t codes[kPiece + 1];
-  for (std::int64_t done = 0; done < count; done += kPiece) {
+  std::int64_t done = 0;
+  if (first % 2 == 0)
+    for (; done + kPiece <= count; done += kPiece) {
+      unpack_32_nibbles(row + (first + done) / 2, codes);
+      for (std::int64_t i = 0; i < kPiece; i += static_cast<std::int64_t>(kLanes))
+        store(hn::MulAdd(load(codes + i), s, m), out + done + i);
+    }
+  for (; done < count; done += kPiece) {
     const std::int64_t n = std::min(kPiece, count - done), at = first + done;
     unpack_nibbles(row, at - at % 2, n + at % 2, codes);
     scale_codes(codes + at % 2, n, scale, low, out + done);

@@ -22,25 +22,26 @@ namespace barge::HWY_NAMESPACE {
 inline constexpr int kProductRows = kLanes == 16 ? 8 : 6;
 
 // A function of its own, so that its loop has the processor's registers to itself.
-template <int kRows>
+template <int kRows, int kVectors>
 HWY_NOINLINE void multiply_block(const float* a, std::int64_t a_stride, const float* b,
                                  std::int64_t b_stride, float* c, std::int64_t c_stride,
                                  std::int64_t inner, bool add) {
   const F32Tag d;
-  F32Vec sums[kRows][2];
+  F32Vec sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < 2; ++v)
+    for (int v = 0; v < kVectors; ++v)
       sums[r][v] = add ? load(c + r * c_stride + v * static_cast<int>(kLanes)) : hn::Zero(d);
   for (std::int64_t i = 0; i < inner; ++i, b += b_stride) {
-    const F32Vec b0 = load(b), b1 = load(b + kLanes);
+    F32Vec columns[kVectors];
+    for (int v = 0; v < kVectors; ++v) columns[v] = load(b + v * static_cast<int>(kLanes));
     for (int r = 0; r < kRows; ++r) {
       const F32Vec factor = hn::Set(d, a[r * a_stride + i]);
-      sums[r][0] = hn::MulAdd(factor, b0, sums[r][0]);
-      sums[r][1] = hn::MulAdd(factor, b1, sums[r][1]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(factor, columns[v], sums[r][v]);
     }
   }
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < 2; ++v) store(sums[r][v], c + r * c_stride + v * static_cast<int>(kLanes));
+    for (int v = 0; v < kVectors; ++v)
+      store(sums[r][v], c + r * c_stride + v * static_cast<int>(kLanes));
 }
 
 // multiply_block with that many rows, at most kRows.
@@ -50,7 +51,7 @@ HWY_INLINE void multiply_some(std::int64_t rows, const float* a, std::int64_t a_
                               std::int64_t c_stride, std::int64_t inner, bool add) {
   if constexpr (kRows > 0) {
     if (rows == kRows)
-      multiply_block<kRows>(a, a_stride, b, b_stride, c, c_stride, inner, add);
+      multiply_block<kRows, 2>(a, a_stride, b, b_stride, c, c_stride, inner, add);
     else
       multiply_some<kRows - 1>(rows, a, a_stride, b, b_stride, c, c_stride, inner, add);
   }
@@ -62,10 +63,16 @@ inline void multiply_rows(const float* a, std::int64_t a_stride, const float* b,
                           std::int64_t b_stride, float* c, std::int64_t c_stride, std::int64_t rows,
                           std::int64_t inner, std::int64_t cols, bool add) {
   if (rows == 0) return;
+  const auto two = 2 * static_cast<std::int64_t>(kLanes);
+  std::int64_t col = 0;
+  // A row alone takes twice the columns at a time, for the latency's sake.
+  if (rows == 1)
+    for (; col + 2 * two <= cols; col += 2 * two)
+      multiply_block<1, 4>(a, a_stride, b + col, b_stride, c + col, c_stride, inner, add);
   // Blocks of nearly the same size: the last of a few would have too few sums.
   const std::int64_t blocks = (rows + kProductRows - 1) / kProductRows;
   const std::int64_t step = (rows + blocks - 1) / blocks;
-  for (std::int64_t col = 0; col < cols; col += 2 * static_cast<std::int64_t>(kLanes))
+  for (; col < cols; col += two)
     for (std::int64_t r = 0; r < rows; r += step)
       multiply_some<kProductRows>(std::min(step, rows - r), a + r * a_stride, a_stride, b + col,
                                   b_stride, c + r * c_stride + col, c_stride, inner, add);
