@@ -62,7 +62,7 @@ class Throughput:
             report["configuration"] = c._asdict()
             self.runner.facts.setdefault("benches", {})[name_of(c)] = report
             self.add(c, "generated", report["generated_tokens_per_s"], 0, "tokens/s")
-            for lane, what in (("compute", "GPU"), ("load", "link"), ("disk read", "disk")):
+            for lane, what in (("compute", "GPU"), ("load", "link"), ("disk", "disk")):
                 self.add(c, f"{what} busy", report["busy"].get(lane, 0), 1, "of time")
         return report
 
@@ -160,17 +160,19 @@ class Throughput:
 
 
 def busy_shares(events, num_sweeps):
-    """{lane: share of the time of the last sweeps in which it did something}."""
-    lanes = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
-    spans = [(lanes[e["tid"]], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X"]
-    sweeps = sorted((begin, end) for lane, begin, end in spans if lane == "sweep")[-num_sweeps:]
+    """{category: share of the time of the last sweeps in which something of it was under way}."""
+    spans = sorted((e["ts"], e["ts"] + e["dur"], e["cat"]) for e in events if e["ph"] == "X")
+    sweeps = [span for span in spans if span[2] == "sweep"][-num_sweeps:]
     if not sweeps:
         return {}
     first, last = sweeps[0][0], sweeps[-1][1]
-    busy = collections.Counter()
-    for lane, begin, end in spans:
-        busy[lane] += max(min(end, last) - max(begin, first), 0)
-    return {lane: time / (last - first) for lane, time in busy.items()}
+    busy, until = collections.Counter(), {}
+    for begin, end, category in spans:  # by their begin: what overlaps counts once
+        begin, end = max(begin, until.get(category, first)), min(end, last)
+        if end > begin:
+            busy[category] += end - begin
+            until[category] = end
+    return {category: time / (last - first) for category, time in busy.items()}
 
 
 def name_of(c):
