@@ -12,6 +12,9 @@
 namespace barge {
 namespace {
 
+// ThreadSanitizer takes a hundred times as long.
+constexpr unsigned kTrees = kReferenceKernels ? 3 : 8, kPairs = kReferenceKernels ? 3 : 12;
+
 const TestModel& tiny() {
   static const TestModel model(tiny_llama_config());
   return model;
@@ -215,7 +218,7 @@ TEST(PrefixSharingOfRoom, GivesBackWhatIsKeptBeforeAnybodyWaitsOrIsRefused) {
     setup.policy.num_gpu_batches = 1;
     setup.policy.over_commit = false;
     TestEngine test(tiny(), setup);
-    for (unsigned i = 0; i < 12; ++i) {
+    for (unsigned i = 0; i < kPairs; ++i) {
       std::vector<GenerationRequest> two;
       two.push_back(request(0, 2 * i, 120, 8));
       two.push_back(request(0, 2 * i + 1, 120, 8));
@@ -223,7 +226,7 @@ TEST(PrefixSharingOfRoom, GivesBackWhatIsKeptBeforeAnybodyWaitsOrIsRefused) {
         ASSERT_EQ(answer.error, "");
     }
     const EngineStats stats = test.engine->stats();
-    EXPECT_LE(stats.sweeps, 12u * (6 + 8 + 2)) << "they didn't run together";
+    EXPECT_LE(stats.sweeps, kPairs * (6 + 8 + 2)) << "they didn't run together";
     expect_nothing_in_use(stats);
   }
 }
@@ -231,7 +234,7 @@ TEST(PrefixSharingOfRoom, GivesBackWhatIsKeptBeforeAnybodyWaitsOrIsRefused) {
 // Trees of prompts, sequences that outgrow what is planned for them, a KV cache for few of them.
 TEST(PrefixSharingUnderPressure, AnswersAlikeWhereSequencesArePutAside) {
   std::size_t swaps = 0, shared = 0;
-  for (unsigned round = 0; round < 8; ++round) {
+  for (unsigned round = 0; round < kTrees; ++round) {
     SCOPED_TRACE(round);
     std::mt19937 random(round);
     const auto draw = [&random](int low, int high) {
@@ -278,11 +281,11 @@ TEST(PrefixSharingUnderPressure, AnswersAlikeWhereSequencesArePutAside) {
     shared += stats.shared_prompt_tokens;
   }
   EXPECT_GT(swaps, 0u);
-  EXPECT_GT(shared, 300u);
+  EXPECT_GT(shared, 30u * kTrees);
 }
 
 // Without room on disk for all that is put aside, prompts are computed again, or shared again.
-TEST(PrefixSharingUnderPressure, SharesAgainWhatIsComputedAgain) {
+TEST(SlowPrefixSharing, SharesAgainWhatIsComputedAgain) {
   for (const double link : {0., 4e9}) {
     TestSetup setup;
     setup.policy.gpu_batch_size = 8;
