@@ -42,7 +42,7 @@ BenchRun run_lines(Session& session, SweepMeter& meter, std::span<const TextRequ
     ++ended;
     changed.notify_all();
   };
-  const auto window = static_cast<std::size_t>(2 * session.plan.policy.block_sequences());
+  const auto window = static_cast<std::size_t>(session.window());
   const std::size_t tokens_before = session.engine->stats().generated_tokens;
   double wanted = 0;
   for (const TextRequest& line : lines) wanted += line.max_tokens.value_or(0);

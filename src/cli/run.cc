@@ -31,7 +31,7 @@ int run(const Options& o) {
   Session session(o, estimate_workload(o.input));
   job.identity = identity_of(session, o);
   if (!o.served_model_name.empty()) job.models = {o.served_model_name};
-  job.window = 2 * session.plan.policy.block_sequences();
+  job.window = session.window();
   job.live_tokens = [&] {
     return static_cast<std::int64_t>(session.engine->stats().generated_tokens);
   };

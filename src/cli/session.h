@@ -82,6 +82,9 @@ class Session {
   /// Makes the engine: reads what is at home in memory.
   void load(const Options& options, bool hash_logits = false);
 
+  /// Sequences handed to the engine at a time: those that run, and as many to choose from next.
+  int window() const { return 2 * plan.policy.block_sequences(); }
+
   Machine machine;
   Pack pack;
   std::string served_name;
