@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -7,7 +8,7 @@
 #include "cli/bench_job.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/flags.h"
 #include "cli/session.h"
 #include "cli/workload.h"
 #include "core/errors.h"

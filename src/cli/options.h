@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -54,17 +53,5 @@ struct Options {
 
   bool json = false;
 };
-
-void add_format_flags(CLI::App& command, Options& options);  // bits and groups of weights
-void add_model_flags(CLI::App& command, Options& options);   // with MODEL and the former
-void add_machine_flags(CLI::App& command, Options& options);
-void add_policy_flags(CLI::App& command, Options& options);
-void add_workload_flags(CLI::App& command, Options& options);
-
-/// Adds --log-level and --config, and takes what the command line doesn't say from the environment
-/// (BARGE_ and the flag's name in capitals), then from the JSON file of --config.
-void add_common_flags(CLI::App& command);
-/// Call after parsing. Throws ConfigError, naming variable or key.
-void read_environment_and_config(CLI::App& command);
 
 }  // namespace barge

@@ -1,8 +1,9 @@
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/flags.h"
 #include "cli/session.h"
 #include "core/bytes.h"
 #include "core/errors.h"

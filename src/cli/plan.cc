@@ -1,8 +1,9 @@
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/flags.h"
 #include "cli/session.h"
 #include "cli/text_files.h"
 #include "cli/workload.h"

@@ -1,11 +1,12 @@
 #include "probe/probe.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/flags.h"
 #include "cli/session.h"
 #include "core/bytes.h"
 

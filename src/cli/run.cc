@@ -1,5 +1,6 @@
 #include "jobs/run_job.h"
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -7,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "cli/identity.h"
-#include "cli/options.h"
 #include "cli/session.h"
 #include "cli/stop_signal.h"
 #include "cli/workload.h"

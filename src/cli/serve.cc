@@ -1,8 +1,9 @@
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "cli/identity.h"
-#include "cli/options.h"
 #include "cli/session.h"
 #include "cli/workload.h"
 #include "core/errors.h"

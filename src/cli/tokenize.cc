@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -6,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/flags.h"
 #include "cli/text_files.h"
 #include "core/errors.h"
 #include "model/chat_template.h"
