@@ -3,7 +3,11 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "core/errors.h"
 #include "core/progress.h"
@@ -28,21 +32,36 @@ std::vector<SweepMeter::Sweep> SweepMeter::sweeps() const {
   return sweeps_;
 }
 
+namespace {
+
+std::size_t prompt_bytes(const TextRequest& line) {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&line.prompt))
+    return ids->size() * sizeof(TokenId);
+  if (const auto* text = std::get_if<std::string>(&line.prompt)) return text->size();
+  return std::get<nlohmann::json>(line.prompt).dump().size();
+}
+
+}  // namespace
+
 BenchRun run_lines(Session& session, SweepMeter& meter, std::span<const TextRequest> lines) {
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
-  std::size_t begun = 0, ended = 0;
+  std::size_t begun = 0, ended = 0, bytes = 0;  // of lines that begun and haven't ended
   BenchRun run;
   std::string failure;
 
-  const auto done = [&](const TextResult& result) {
+  const Lookahead lookahead = session.lookahead();
+  const auto wants_more = [&] {
+    return begun < lines.size() && lookahead.wants_more(static_cast<int>(begun - ended), bytes);
+  };
+  const auto done = [&](std::size_t line_bytes, const TextResult& result) {
     const std::scoped_lock lock(mutex);
     if (!result.error.empty() && failure.empty()) failure = result.error;
     run.prompt_tokens += static_cast<std::size_t>(result.prompt_tokens);
     ++ended;
+    bytes -= line_bytes;
     changed.notify_all();
   };
-  const auto window = static_cast<std::size_t>(session.window());
   const std::size_t tokens_before = session.engine->stats().generated_tokens;
   double wanted = 0;
   for (const TextRequest& line : lines) wanted += line.max_tokens.value_or(0);
@@ -53,15 +72,16 @@ BenchRun run_lines(Session& session, SweepMeter& meter, std::span<const TextRequ
   const Seconds begin = clock.now();
   std::unique_lock lock(mutex);
   while (ended < lines.size()) {
-    while (begun < lines.size() && begun - ended < window) {
+    while (wants_more()) {
       const TextRequest& line = lines[begun++];
+      const std::size_t line_bytes = prompt_bytes(line);
+      bytes += line_bytes;
       lock.unlock();
-      session.text->submit(line, {}, done);
+      session.text->submit(line, {}, std::bind_front(done, line_bytes));
       lock.lock();
     }
-    changed.wait_for(lock, std::chrono::milliseconds(500), [&] {
-      return ended == lines.size() || (begun < lines.size() && begun - ended < window);
-    });
+    changed.wait_for(lock, std::chrono::milliseconds(500),
+                     [&] { return ended == lines.size() || wants_more(); });
     progress.update(static_cast<double>(session.engine->stats().generated_tokens - tokens_before),
                     wanted);
   }

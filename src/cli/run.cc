@@ -32,7 +32,7 @@ int run(const Options& o) {
   Session session(o, estimate_workload(o.input));
   job.identity = identity_of(session, o);
   if (!o.served_model_name.empty()) job.models = {o.served_model_name};
-  job.window = session.window();
+  job.lookahead = session.lookahead();
   job.live_tokens = [&] {
     return static_cast<std::int64_t>(session.engine->stats().generated_tokens);
   };

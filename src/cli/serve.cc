@@ -33,7 +33,7 @@ void serve(const Options& o) {
   ServedModel model;
   model.generator = session.text.get();
   model.identity = identity_of(session, o);
-  model.window = session.window();
+  model.lookahead = session.lookahead();
   model.max_model_len = session.engine->max_positions();
   model.live_tokens = [&] {
     return static_cast<std::int64_t>(session.engine->stats().generated_tokens);

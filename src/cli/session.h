@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "core/trace.h"
 #include "engine/text_engine.h"
+#include "jobs/lookahead.h"
 #include "model/chat_template.h"
 #include "model/description.h"
 #include "model/family.h"
@@ -82,8 +83,11 @@ class Session {
   /// Makes the engine: reads what is at home in memory.
   void load(const Options& options, bool hash_logits = false);
 
-  /// Sequences handed to the engine at a time: those that run, and as many to choose from next.
-  int window() const { return 2 * plan.policy.block_sequences(); }
+  /// Blocks that `run`, `serve` and `bench` hand to the engine at a time: two, or up to eight.
+  Lookahead lookahead() const {
+    const int block = plan.policy.block_sequences();
+    return {.least = 2 * block, .most = 8 * block};
+  }
 
   Machine machine;
   Pack pack;

@@ -59,7 +59,8 @@ struct Pending {
   CompletionRequest request;
   std::vector<TextResult> results;
   std::vector<Generator::RequestId> ids;
-  std::size_t missing = 0;  // choices that haven't come back
+  std::size_t missing = 0;     // choices that haven't come back
+  std::size_t line_bytes = 0;  // of the input
   bool cancelled = false;
 };
 
@@ -99,9 +100,8 @@ class Runner {
         more = false;
         cancel_all();
       }
-      while (more && in_flight_ < options_.window && records_.size() < kMaxUnrecorded && !stop_)
-        more = feed();
-      if (in_flight_ > 0 && (records_.empty() || in_flight_ >= options_.window || !more))
+      while (more && wants_more() && records_.size() < kMaxUnrecorded && !stop_) more = feed();
+      if (in_flight_ > 0 && (records_.empty() || !wants_more() || !more))
         for (Arrival& arrival : inbox_->take()) accept(std::move(arrival));
       record();
       tell(/*now=*/false);
@@ -112,6 +112,8 @@ class Runner {
   }
 
  private:
+  bool wants_more() const { return options_.lookahead.wants_more(in_flight_, pending_bytes_); }
+
   // Takes the next unanswered line of the input; false at its end.
   bool feed() {
     LineReader::Line text;
@@ -123,7 +125,7 @@ class Runner {
       return true;
     }
     try {
-      submit(line);
+      submit(line, text.text.size());
     } catch (const RequestError& error) {
       abandon(line.number);
       check_generator();
@@ -132,7 +134,7 @@ class Runner {
     return true;
   }
 
-  void submit(const BatchLine& line) {
+  void submit(const BatchLine& line, std::size_t line_bytes) {
     auto request =
         parse_completion(line.endpoint, line.body, derived_seed(options_.seed, *line.custom_id));
     encode_echoed_prompts(request, generator_);
@@ -140,6 +142,7 @@ class Runner {
     Pending& pending = pending_[line.number];
     pending.custom_id = *line.custom_id;
     pending.results.resize(num_texts);
+    pending_bytes_ += pending.line_bytes = line_bytes;
     pending.request = std::move(request);
     for (std::size_t choice = 0; choice < num_texts; ++choice) {
       pending.ids.push_back(
@@ -157,7 +160,7 @@ class Runner {
     const auto found = pending_.find(number);
     if (found == pending_.end()) return;
     for (const auto id : found->second.ids) generator_.cancel(id);
-    pending_.erase(found);
+    forget(found);
   }
 
   void accept(Arrival arrival) {
@@ -170,7 +173,12 @@ class Runner {
     pending.results[arrival.choice] = std::move(arrival.result);
     if (--pending.missing > 0) return;
     if (!pending.cancelled) finish(arrival.line, pending);
-    pending_.erase(found);
+    forget(found);
+  }
+
+  void forget(std::map<std::size_t, Pending>::iterator line) {
+    pending_bytes_ -= line->second.line_bytes;
+    pending_.erase(line);
   }
 
   void check_generator() const {
@@ -281,6 +289,7 @@ class Runner {
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::map<std::size_t, Pending> pending_;  // by line number
   int in_flight_ = 0;                       // sequences
+  std::size_t pending_bytes_ = 0;           // of the lines in pending_
 
   const steady_clock::time_point started_ = steady_clock::now();
   steady_clock::time_point told_ = started_;

@@ -10,6 +10,7 @@
 #include "engine/generator.h"
 #include "jobs/batch_line.h"
 #include "jobs/job_store.h"
+#include "jobs/lookahead.h"
 
 namespace barge {
 
@@ -30,7 +31,7 @@ struct JobRunOptions {
   std::filesystem::path errors;  // error lines; may be `output`: then all lines go there
   LineRules rules;
   std::uint64_t seed = 0;  // for requests that bring none, see derived_seed
-  int window = 64;         // sequences handed to the generator at a time: block + lookahead
+  Lookahead lookahead;
   /// Counts tokens generated so far, also of unfinished lines; may be empty. For a rate that moves
   /// between two finished lines.
   std::function<std::int64_t()> live_tokens;
@@ -42,8 +43,8 @@ enum class JobOutcome { kFinished, kStopped };
 /// returns when all have one, or soon after `stop` turned true: sequences in flight end with their
 /// sweep then, and only whole answers are kept. Lines that finish together are written, made
 /// durable and recorded together; whole lines that a killed process wrote and didn't record are
-/// kept too, so only what was in flight is repeated. Memory: for `window` lines and 16 to 32 bytes
-/// a custom_id.
+/// kept too, so only what was in flight is repeated. Memory: for the lines that `lookahead` lets
+/// in and 16 to 32 bytes a custom_id.
 ///
 /// `progress` (may be empty) is called on this thread after each record and twice a second.
 /// Throws IoError for the files, Error if the generator fails; what was recorded stays.

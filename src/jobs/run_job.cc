@@ -171,7 +171,7 @@ class PreparedJob {
                               .errors = options_.output,
                               .rules = {.models = options_.models},
                               .seed = options_.seed,
-                              .window = options_.window,
+                              .lookahead = options_.lookahead,
                               .live_tokens = options_.live_tokens};
     const JobOutcome outcome = run_lines(generator, *store_, kJobId, lines, watch, stop);
     summary.resumed = last.resumed;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jobs/job_runner.h"
+#include "jobs/lookahead.h"
 
 namespace barge {
 
@@ -19,7 +20,7 @@ struct RunOptions {
   std::vector<std::string> models;  // names that lines may ask for; empty: any single one
   bool strict = false;              // refuse a file with a bad line instead of answering it so
   bool overwrite = false;           // drop an output and its state and start again
-  int window = 64;                  // sequences handed to the generator at a time
+  Lookahead lookahead;
   std::function<std::int64_t()> live_tokens;  // see JobRunOptions
 };
 

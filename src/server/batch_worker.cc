@@ -123,7 +123,7 @@ bool BatchWorker::run_batch(const JobRecord& job) {
                           .errors = directory_.partial_errors(job.id),
                           .rules = {endpoint_of(job.endpoint), {options_.served_model_name}},
                           .seed = options_.seed,
-                          .window = model_->window,
+                          .lookahead = model_->lookahead,
                           .live_tokens = model_->live_tokens};
   return run_lines(*model_->generator, store_, job.id, run, {}, stop_) == JobOutcome::kFinished;
 }

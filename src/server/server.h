@@ -8,6 +8,7 @@
 
 #include "engine/generator.h"
 #include "jobs/job_store.h"
+#include "jobs/lookahead.h"
 
 namespace barge {
 
@@ -26,7 +27,7 @@ struct ServerOptions {
 struct ServedModel {
   Generator* generator = nullptr;  // must live until the server is stopped
   Identity identity;      // what changes answers: a batch goes on only where it is the same
-  int window = 64;        // sequences handed to the generator at a time
+  Lookahead lookahead;    // of each batch
   int max_model_len = 0;  // shown by /v1/models; 0: not shown
   std::function<std::int64_t()> live_tokens;  // see JobRunOptions; may be empty
 };

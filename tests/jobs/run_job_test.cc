@@ -46,7 +46,7 @@ class RunJob : public testing::Test {
     options_.input = directory_ / "in.jsonl";
     options_.output = directory_ / "out.jsonl";
     options_.identity = {{"model", "abc"}, {"dtype", "float32"}};
-    options_.window = 7;
+    options_.lookahead = {.least = 7, .most = 7};
   }
 
   RunSummary run(FakeGenerator& generator,
@@ -115,9 +115,32 @@ TEST_F(RunJob, AnswersTheSameWhateverTheWindowAndTheOrderOfLines) {
   for (int i = 10; i >= 0; --i) reversed += line(i);
   write_file(options_.input, reversed);
   options_.output = directory_ / "other.jsonl";
-  options_.window = 1;
+  options_.lookahead = {.least = 1, .most = 1};
   EXPECT_EQ(run().logits_hash, first.logits_hash);
   EXPECT_EQ(texts(), wanted);
+}
+
+TEST_F(RunJob, HandsOverAsManyLinesAsTheLookaheadSays) {
+  write_file(options_.input, lines(40));
+  const std::size_t bytes = line(10).size();
+  // At least 2, at most 9, between them while lines have fewer bytes than these.
+  for (const auto& [line_bytes, wanted] :
+       {std::pair{std::size_t{1}, 2}, {7 * bytes / 2, 4}, {100 * bytes, 9}}) {
+    options_.lookahead = {.least = 2, .most = 9, .line_bytes = line_bytes};
+    options_.overwrite = true;
+    FakeGenerator generator;
+    generator.pause_after(0);
+    int handed_over = 0, before_the_first_answer = 0;
+    generator.on_submit = [&](const std::string&) { ++handed_over; };
+    EXPECT_EQ(run(generator,
+                  [&](const JobProgress&) {
+                    if (before_the_first_answer == 0) before_the_first_answer = handed_over;
+                    generator.resume();
+                  })
+                  .completed,
+              40);
+    EXPECT_EQ(before_the_first_answer, wanted);
+  }
 }
 
 TEST_F(RunJob, AnswersBadLinesWithErrorsAndRunsTheRest) {

@@ -62,7 +62,10 @@ class ServerTest : public ::testing::Test {
     server_.emplace(options_);
     if (ready) serve();
   }
-  void serve() { server_->serve({.generator = &generator_, .identity = identity_, .window = 4}); }
+  void serve() {
+    server_->serve(
+        {.generator = &generator_, .identity = identity_, .lookahead = {.least = 4, .most = 4}});
+  }
 
   HttpReply call(const std::string& method, const std::string& target, const std::string& body = "",
                  const std::string& headers = "") {

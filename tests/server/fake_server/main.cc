@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
     barge::Server server({.port = static_cast<std::uint16_t>(argc > 2 ? std::atoi(argv[2]) : 0),
                           .data_dir = argv[1],
                           .served_model_name = "fake/model"});
-    server.serve({.generator = &generator, .identity = {{"model", "fake"}}, .window = 16});
+    server.serve(
+        {.generator = &generator, .identity = {{"model", "fake"}}, .lookahead = {.most = 16}});
     std::printf("listening on %u\n", static_cast<unsigned>(server.port()));
     std::fflush(stdout);
     server.wait();
