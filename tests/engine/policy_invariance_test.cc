@@ -144,7 +144,10 @@ TEST_P(PolicyInvariance, SameTokensAndSameBitsOfLogits) {
     differing += first[i].hash() != first[i - 1].hash();
   ASSERT_EQ(differing, first.size() - 1);
 
-  for (const Variant& variant : variants()) {
+  // ThreadSanitizer, which takes ten times as long, sees a third of them.
+  const std::vector<Variant> all = variants();
+  for (std::size_t v = 0; v < all.size(); v += kReferenceKernels ? 3 : 1) {
+    const Variant& variant = all[v];
     SCOPED_TRACE(variant.name);
     TestSetup changed = setup;
     variant.change(changed);
