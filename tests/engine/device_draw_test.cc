@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -61,15 +62,19 @@ std::vector<GenerationRequest> mixed_requests() {
   return requests;
 }
 
-// All are there when the first sweep begins: one that draws nothing holds it up until then.
+// All are there when their first sweep begins: the end of one before them, that draws nothing,
+// holds the engine up until then.
 std::vector<TestAnswer> run_together(Engine& engine, std::vector<GenerationRequest> requests) {
   GenerationRequest first;
   first.prompt = {0};
   first.max_tokens = 0;
-  first.on_done = [&engine, count = requests.size()](FinishReason, const std::string&) {
+  std::promise<void> held;
+  first.on_done = [&, count = requests.size()](FinishReason, const std::string&) {
+    held.set_value();
     while (engine.stats().waiting < count) std::this_thread::yield();
   };
   engine.submit(std::move(first));
+  held.get_future().wait();
   return run_all(engine, std::move(requests));
 }
 
