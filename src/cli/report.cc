@@ -42,7 +42,8 @@ Json busy_seconds(const EngineStats& now, const EngineStats& before) {
           {"cpu_attention", now.cpu_attention_seconds - before.cpu_attention_seconds},
           {"link_down", now.link.down_seconds - before.link.down_seconds},
           {"link_up", now.link.up_seconds - before.link.up_seconds},
-          {"disk", now.disk.busy_seconds - before.disk.busy_seconds}};
+          {"disk_read", now.disk.read_seconds - before.disk.read_seconds},
+          {"disk_write", now.disk.write_seconds - before.disk.write_seconds}};
 }
 
 Json budgets(Budgets& all) {

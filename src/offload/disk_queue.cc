@@ -104,16 +104,35 @@ class DiskQueue::Impl {
   DiskTraffic traffic() const {
     const std::scoped_lock lock(mutex_);
     DiskTraffic traffic = traffic_;
-    if (busy_since_) traffic.busy_seconds += seconds_since(*busy_since_);
+    traffic.read_seconds = reading_.seconds();
+    traffic.write_seconds = writing_.seconds();
     return traffic;
   }
 
   std::string backend() const { return backend_->name(); }
 
  private:
-  static double seconds_since(SteadyTime begin) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  }
+  // The time in which at least one request of a direction was under way.
+  class Busy {
+   public:
+    void begin() {
+      if (under_way_++ == 0) since_ = std::chrono::steady_clock::now();
+    }
+    void end() {
+      if (--under_way_ == 0) before_ += passed();
+    }
+    double seconds() const { return before_ + (under_way_ > 0 ? passed() : 0); }
+
+   private:
+    double passed() const {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - since_).count();
+    }
+
+    int under_way_ = 0;
+    SteadyTime since_;
+    double before_ = 0;
+  };
+  Busy& busy(const DiskRequest& request) { return request.write ? writing_ : reading_; }
 
   void wake() {
     if (!wake_pending_.exchange(true)) backend_->wake();
@@ -171,7 +190,7 @@ class DiskQueue::Impl {
       const std::scoped_lock lock(mutex_);
       fresh.swap(incoming_);
       tasks.swap(tasks_);
-      if (!fresh.empty() && active_.empty()) busy_since_ = std::chrono::steady_clock::now();
+      for (const RequestPointer& request : fresh) busy(*request).begin();
       if (fresh.empty() && tasks.empty() && active_.empty() && stopping_) return false;
     }
     for (auto& task : tasks) task();
@@ -206,10 +225,7 @@ class DiskQueue::Impl {
         (request->write ? traffic_.written_bytes : traffic_.read_bytes) += request->bytes;
         ++(request->write ? traffic_.writes : traffic_.reads);
       }
-      if (active_.empty() && busy_since_) {
-        traffic_.busy_seconds += seconds_since(*busy_since_);
-        busy_since_.reset();
-      }
+      busy(*request).end();
     }
     if (request->failure)
       request->completion.fail(request->failure);
@@ -223,7 +239,10 @@ class DiskQueue::Impl {
       const std::scoped_lock lock(mutex_);
       broken_ = failure;
       tasks_.clear();
-      for (RequestPointer& request : incoming_) active_.emplace(request.get(), std::move(request));
+      for (RequestPointer& request : incoming_) {
+        busy(*request).begin();
+        active_.emplace(request.get(), std::move(request));
+      }
       incoming_.clear();
     }
     while (!active_.empty()) {
@@ -241,8 +260,8 @@ class DiskQueue::Impl {
   bool stopping_ = false;
   std::exception_ptr broken_;
   std::vector<std::packaged_task<void()>> tasks_;
-  DiskTraffic traffic_;
-  std::optional<SteadyTime> busy_since_;
+  DiskTraffic traffic_;  // but for the seconds
+  Busy reading_, writing_;
 
   std::atomic<bool> wake_pending_ = false;
 

@@ -51,7 +51,7 @@ constexpr std::size_t kIoPriorities = 4;
 struct DiskTraffic {
   std::size_t read_bytes = 0, written_bytes = 0;  // of completed requests
   std::size_t reads = 0, writes = 0;
-  double busy_seconds = 0;  // with at least one request under way
+  double read_seconds = 0, write_seconds = 0;  // with at least one such request under way
 };
 
 /// One queue of reads and writes, kept deep, on io_uring or on threads with pread and pwrite where
