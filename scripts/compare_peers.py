@@ -182,7 +182,7 @@ class Barge:
         return [str(places.barge), "bench", *self.flags(places),
                 "--num-prompts", str(job.lines), "--prompt-len", str(job.prompt_len),
                 "--gen-len", str(job.gen_len), "--threads", str(job.threads),
-                "--repetitions", str(job.repetitions),
+                "--repetitions", str(job.repetitions), "--no-limits",
                 *(["--cpu-memory", f"{budget}MiB"] if budget else [])]
 
     def variables(self, job):

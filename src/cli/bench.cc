@@ -82,13 +82,9 @@ void bench(const Options& o) {
     report["num_prompts"] = lines.size();
     runs.emplace_back(std::move(run), std::move(report));
   }
-  session.on_sweep = nullptr;
+  session.unload();  // ends the last sweep, and leaves room for what limits are measured with
   if (limits) limits->measure(session);
-  if (!o.trace.empty()) {
-    session.text.reset();
-    session.engine.reset();  // ends the last sweep
-    session.machine.trace->write(o.trace);
-  }
+  if (!o.trace.empty()) session.machine.trace->write(o.trace);
   std::sort(runs.begin(), runs.end(),
             [](const auto& a, const auto& b) { return a.first.seconds < b.first.seconds; });
   auto& [run, report] = runs[runs.size() / 2];

@@ -166,6 +166,11 @@ Session::Session(const Options& o, const Workload& job)
   log::info(describe_plan(plan, machine.limits(), machine.device().unified()));
 }
 
+void Session::unload() {
+  text.reset();
+  engine.reset();
+}
+
 void Session::load(const Options& o, bool hash_logits) {
   malloc_trim(0);  // the vocabulary's JSON tree was large, and memory is promised
   Engine::Options options;

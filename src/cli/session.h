@@ -82,6 +82,8 @@ class Session {
   Session(const Options& options, const Workload& job);
   /// Makes the engine: reads what is at home in memory.
   void load(const Options& options, bool hash_logits = false);
+  /// Ends the engine and what it has under way, and frees its memory.
+  void unload();
 
   /// Blocks that `run`, `serve` and `bench` hand to the engine at a time: two, or up to eight.
   Lookahead lookahead() const {
