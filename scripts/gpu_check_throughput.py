@@ -130,7 +130,7 @@ class Throughput:
     def judge_resources(self, c, report, order):
         """What each phase made of the resource that it waits for longest."""
         link = self.profile["link_down_bytes_per_s"]
-        disk = self.profile["disk_read_bytes_per_s"]
+        disk = self.profile["disk_read"][-1]["bytes_per_s"]
         weights, shape = report["weights"], shape_of(self.runner, c.model)
         # All weights that have no home on the device cross the link in each sweep.
         linked, read = weights["host"] + weights["disk"], weights["disk"]

@@ -92,7 +92,7 @@ BenchLimits::BenchLimits(const Options& o, Session& session)
 
   if (session.machine.accelerator.cuda()) {  // as the probe found it: cuBLAS, by our kernels
     const Profile profile = session.machine.profile();
-    machine_.matrix_ops[shape_.hidden] = profile.matrix_ops(1024);
+    machine_.matrix_ops[shape_.hidden] = profile.products_of(16).at(1024);
     machine_.link_down = profile.link_down;
     machine_.link_up = profile.link_up;
   } else if (!unified_) {

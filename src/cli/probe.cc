@@ -34,8 +34,11 @@ void add_probe(CLI::App& app) {
     const auto line = [](const char* what, double value, const char* unit) {
       std::printf("  %-22s %10.2f %s\n", what, value, unit);
     };
-    line("disk read", p.disk_read / 1e9, "GB/s");
-    line("disk write", p.disk_write / 1e9, "GB/s");
+    const auto curve = [](const Curve& rates, const char* format, double unit) {
+      for (const auto& [size, rate] : rates.points()) std::printf(format, size, rate / unit);
+    };
+    curve(p.disk_read, "  disk read, %9.0f B   %10.2f GB/s\n", 1e9);
+    curve(p.disk_write, "  disk write, %8.0f B   %10.2f GB/s\n", 1e9);
     line("memory copy", p.host_copy / 1e9, "GB/s");
     if (!p.unified) line("link down", p.link_down / 1e9, "GB/s");
     if (!p.unified) line("link up", p.link_up / 1e9, "GB/s");
@@ -43,11 +46,19 @@ void add_probe(CLI::App& app) {
     if (!p.unified) line("  down, not pinned", p.link_down_pageable / 1e9, "GB/s");
     if (!p.unified) line("  up, not pinned", p.link_up_pageable / 1e9, "GB/s");
     if (!p.unified) line("  beside a product", p.overlap, "of the longer one's time");
-    for (const auto& point : p.matrix) {
-      std::printf("  products, %5.0f rows   %10.2f Gop/s\n", point.rows, point.ops / 1e9);
+    for (const auto& [bits, rates] : p.products) {
+      std::printf("  products with %d-bit weights\n", bits);
+      curve(rates, "    %5.0f rows           %10.2f Gop/s\n", 1e9);
     }
-    line("dequantise", p.dequantise / 1e9, "G weights/s");
-    line("attention", p.attention / 1e9, "Gop/s");
+    for (const auto& [bits, rates] : p.decode_attention) {
+      std::printf("  decode attention over %d-bit KV\n", bits);
+      line("  KV", rates.bytes / 1e9, "GB/s");
+      line("  operations", rates.ops / 1e9, "Gop/s");
+    }
+    line("prefill attention", p.prefill_attention / 1e9, "Gop/s");
+    line("elementwise", p.elementwise / 1e9, "G numbers/s");
+    line("drawing", p.draw / 1e9, "G logits/s");
+    line("a call", p.call_seconds * 1e6, "microseconds");
     line("host memory", p.host_bytes / (1 << 30), "GiB");
     line("free disk", p.disk_bytes / (1 << 30), "GiB");
   });

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/row_tile.h"
+#include "policy/footprint.h"
 
 namespace barge {
 namespace {
@@ -14,7 +15,13 @@ double live_sequences(const Workload& job, const Policy& policy) {
   return std::min<double>(policy.block_sequences(), job.num_prompts);
 }
 
-double in_tiles(double rows) { return std::ceil(rows / kRowTile) * kRowTile; }
+// Norms, rotations and the activation function, beside products and attention.
+constexpr double kCallsALayer = 6;
+
+// Small products are measured as they are.
+double in_tiles(double rows) {
+  return rows < kRowTile ? rows : std::ceil(rows / kRowTile) * kRowTile;
+}
 
 }  // namespace
 
@@ -32,7 +39,7 @@ SweepLoad steady_load(const Workload& job, const Policy& policy) {
   load.logits = share * sequences;
   // A decoding row sees s + n/2 keys on average, a prompt's row half of its prompt.
   load.read_positions = share * (n - 1) / n * sequences * (s + n / 2);
-  load.keys = load.read_positions + share * sequences / n * s * (s / 2);
+  load.prompt_keys = share * sequences / n * s * (s / 2);
   return load;
 }
 
@@ -46,37 +53,46 @@ SweepLoad prefill_load(const Workload& job, const Policy& policy) {
 SweepLoad decode_load(const Workload& job, const Policy& policy) {
   const double sequences = live_sequences(job, policy);
   const double keys = sequences * (job.prompt_len + job.gen_len / 2);
-  return {sequences, sequences, keys, keys};
+  return {sequences, sequences, 0, keys};
 }
 
 SweepCost sweep_cost(const Profile& profile, const ModelShape& shape, const SweepLoad& load,
                      const Policy& policy) {
   const double kv_position = static_cast<double>(shape.kv_record_bytes) * shape.layers;
   const auto weights = static_cast<double>(shape.weight_bytes());
-  double output_parameters = 0;
-  for (const auto& m : shape.matrices)
-    if (m.visited && m.rows == shape.vocab)
-      output_parameters += static_cast<double>(m.rows) * static_cast<double>(m.cols);
-  const double parameters = static_cast<double>(shape.parameters()) - output_parameters;
+  double parameters = 0, output_parameters = 0, inputs = 0, calls = 0;
+  for (const auto& m : shape.matrices) {
+    if (!m.visited) continue;
+    const auto size = static_cast<double>(m.rows) * static_cast<double>(m.cols);
+    (m.rows == shape.vocab ? output_parameters : parameters) += size;
+    if (m.rows != shape.vocab) inputs += static_cast<double>(m.cols);
+    ++calls;
+  }
+  const Curve& rate = profile.products_of(policy.weight_bits);
   const auto product = [&](double weight_count, double rows) {
-    return rows > 0 ? 2 * weight_count * in_tiles(rows) / profile.matrix_ops(in_tiles(rows)) : 0;
+    return rows > 0 ? 2 * weight_count * in_tiles(rows) / rate.at(in_tiles(rows)) : 0;
   };
+  const double ops_per_key = 4.0 * shape.heads * shape.head_dim * shape.layers;
+  const Profile::Attention& decode = profile.attention_of(policy.kv_bits);
 
   SweepCost cost;
   cost.products = product(parameters, load.rows);
-  cost.output = product(output_parameters, load.logits);
-  if (policy.weight_bits < 16)
-    cost.dequantise = static_cast<double>(shape.parameters()) / profile.dequantise;
-  cost.attention =
-      4.0 * shape.heads * shape.head_dim * shape.layers * load.keys / profile.attention;
+  cost.output = product(output_parameters, load.logits) + load.logits * shape.vocab / profile.draw;
+  cost.prefill_attention = ops_per_key * load.prompt_keys / profile.prefill_attention;
+  cost.decode_attention = kv_position * load.read_positions / decode.bytes +
+                          ops_per_key * load.read_positions / decode.ops;
+  calls += shape.layers * (kCallsALayer + 2.0 * policy.num_gpu_batches);
+  cost.other = load.rows * inputs / profile.elementwise + calls * profile.call_seconds;
   if (!profile.unified) {
     cost.weights_down = weights / profile.link_down;
     cost.kv_down = load.read_positions * kv_position / profile.link_down;
     cost.kv_up = load.rows * kv_position / profile.link_up;
   }
-  cost.weights_read = weights / profile.disk_read;
-  cost.kv_read = load.read_positions * kv_position / profile.disk_read;
-  cost.kv_write = load.rows * kv_position / profile.disk_write;
+  const double page = static_cast<double>(page_bytes(shape, policy));
+  cost.weights_read =
+      weights / profile.disk_read.at(static_cast<double>(shape.largest_panel_bytes()));
+  cost.kv_read = load.read_positions * kv_position / profile.disk_read.at(page);
+  cost.kv_write = load.rows * kv_position / profile.disk_write.at(page);
   return cost;
 }
 

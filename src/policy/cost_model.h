@@ -20,8 +20,8 @@ struct Workload {
 struct SweepLoad {
   double rows = 0;            // new tokens
   double logits = 0;          // rows of the output layer
-  double keys = 0;            // that all rows attend to, added up
-  double read_positions = 0;  // of KV cache that decoding sequences read
+  double prompt_keys = 0;     // that the rows of prompts attend to, added up
+  double read_positions = 0;  // of KV cache that decoding sequences read: their keys
 };
 SweepLoad steady_load(const Workload& job, const Policy& policy);
 SweepLoad prefill_load(const Workload& job, const Policy& policy);
@@ -34,14 +34,17 @@ bool one_block(const Workload& job, const Policy& policy);
 /// a whole share (= 1) at a home.
 struct SweepCost {
   // Device (on a unified machine also what a CPU would attend):
-  double products = 0;                                 // 2 P rows / F(rows), rows in full tiles
-  double output = 0;                                   // likewise for the logits
-  double dequantise = 0;                               // weights once a sweep / rate
-  double attention = 0;                                // 4 heads dim keys / rate
+  double products = 0;           // 2 P rows / F(rows), rows in full tiles, F at the weights' bits
+  double output = 0;             // likewise for the logits, and the drawing of tokens
+  double prefill_attention = 0;  // 4 heads dim keys / rate
+  double decode_attention = 0;   // KV bytes / rate + 4 heads dim keys / rate
+  double other = 0;              // inputs of products / elementwise rate + calls x their fixed cost
   double weights_down = 0, kv_down = 0, kv_up = 0;     // link; 0 where unified
   double weights_read = 0, kv_read = 0, kv_write = 0;  // disk
 
-  double compute() const { return products + output + dequantise + attention; }
+  double compute() const {
+    return products + output + prefill_attention + decode_attention + other;
+  }
 };
 SweepCost sweep_cost(const Profile& profile, const ModelShape& shape, const SweepLoad& load,
                      const Policy& policy);

@@ -6,24 +6,103 @@
 #include "core/errors.h"
 
 namespace barge {
+namespace {
 
 using Json = nlohmann::json;
 
-double Profile::matrix_ops(double rows) const {
-  if (matrix.empty()) return 0;
-  if (rows <= matrix.front().rows) return matrix.front().ops * rows / matrix.front().rows;
-  for (std::size_t i = 1; i < matrix.size(); ++i) {
-    const MatrixRate &a = matrix[i - 1], &b = matrix[i];
-    if (rows <= b.rows) return a.ops + (b.ops - a.ops) * (rows - a.rows) / (b.rows - a.rows);
+template <typename T>
+const T& next_wider(const std::map<int, T>& by_bits, int bits) {
+  const auto it = by_bits.lower_bound(bits);
+  return it == by_bits.end() ? by_bits.rbegin()->second : it->second;
+}
+
+Json to_json(const Curve& curve, const char* size, const char* rate) {
+  Json points = Json::array();
+  for (const Curve::Point& point : curve.points())
+    points.push_back({{size, point.size}, {rate, point.rate}});
+  return points;
+}
+
+// Reads a profile's parts; what is wrong is thrown with the key's name.
+class Reader {
+ public:
+  Reader(const Json& json, const std::string& source) : json_(json), source_(source) {}
+
+  FormatError refuse(const std::string& why) const {
+    return FormatError(concat("cannot read a profile from ", source_, ": ", why,
+                              "; run `barge probe` to make one"));
   }
-  return matrix.back().ops;
+
+  double positive(const Json& json, const std::string& key) const {
+    return number(json, key, /*wanted=*/true);
+  }
+  double positive(const char* key) const { return positive(json_, key); }
+  /// 0 where it's missing or `wanted` is false.
+  double positive_if(bool wanted, const char* key) const { return number(json_, key, wanted); }
+
+  Curve curve(const Json& points, const std::string& key, const char* size,
+              const char* rate) const {
+    std::vector<Curve::Point> read;
+    if (!points.is_array() || points.empty()) throw refuse(concat("\"", key, "\" wants points"));
+    for (const Json& point : points) {
+      read.push_back({positive(point, size), positive(point, rate)});
+      if (read.size() > 1 && !(read.back().size > read[read.size() - 2].size &&
+                               read.back().rate >= read[read.size() - 2].rate))
+        throw refuse(concat("\"", key, "\" wants ascending \"", size, "\" and no falling \"", rate,
+                            "\", got ", read.back().size, " with ", read.back().rate));
+    }
+    return Curve(std::move(read));
+  }
+
+  /// Calls `take(bits, value)` for {"4": value, ...}.
+  template <typename Take>
+  void by_bits(const char* key, const Take& take) const {
+    const Json& values = json_.at(key);
+    if (!values.is_object() || values.empty())
+      throw refuse(concat("\"", key, "\" wants values for widths in bits"));
+    for (const auto& [bits, value] : values.items()) {
+      if (bits != "4" && bits != "8" && bits != "16" && bits != "32")
+        throw refuse(concat("\"", key, "\" wants 4, 8, 16 or 32 bits, got \"", bits, "\""));
+      take(std::stoi(bits), value);
+    }
+  }
+
+ private:
+  double number(const Json& json, const std::string& key, bool wanted) const {
+    const Json* value = json.is_object() && json.contains(key) ? &json.at(key) : nullptr;
+    if (value == nullptr && !wanted) return 0;
+    if (value == nullptr || !value->is_number())
+      throw refuse(concat("\"", key, "\" wants a positive number, got ",
+                          value == nullptr ? "none" : value->dump()));
+    const double x = value->get<double>();
+    if (!std::isfinite(x) || x < 0 || (wanted && x == 0))
+      throw refuse(concat("\"", key, "\" wants a positive number, got ", x));
+    return x;
+  }
+
+  const Json& json_;
+  const std::string& source_;
+};
+
+}  // namespace
+
+const Curve& Profile::products_of(int bits) const { return next_wider(products, bits); }
+const Profile::Attention& Profile::attention_of(int bits) const {
+  return next_wider(decode_attention, bits);
 }
 
 std::string profile_to_json(const Profile& profile) {
-  Json matrix = Json::array();
-  for (const auto& point : profile.matrix)
-    matrix.push_back({{"rows", point.rows}, {"ops_per_s", point.ops}});
-  return Json{{"machine", profile.machine},
+  Json products = Json::object(), attention = Json::object(), residuals = Json::object();
+  for (const auto& [bits, curve] : profile.products) {
+    products[std::to_string(bits)] = to_json(curve, "rows", "ops_per_s");
+    residuals[concat("products_", bits)] = curve.residual();
+  }
+  for (const auto& [bits, rates] : profile.decode_attention)
+    attention[std::to_string(bits)] = {{"bytes_per_s", rates.bytes}, {"ops_per_s", rates.ops}};
+  residuals["disk_read"] = profile.disk_read.residual();
+  residuals["disk_write"] = profile.disk_write.residual();
+  return Json{{"version", Profile::kVersion},
+              {"machine", profile.machine},
               {"unified", profile.unified},
               {"device_bytes", profile.device_bytes},
               {"host_bytes", profile.host_bytes},
@@ -34,53 +113,57 @@ std::string profile_to_json(const Profile& profile) {
               {"link_up_pageable_bytes_per_s", profile.link_up_pageable},
               {"link_both_bytes_per_s", profile.link_both},
               {"copy_compute_overlap", profile.overlap},
-              {"disk_read_bytes_per_s", profile.disk_read},
-              {"disk_write_bytes_per_s", profile.disk_write},
+              {"disk_read", to_json(profile.disk_read, "request_bytes", "bytes_per_s")},
+              {"disk_write", to_json(profile.disk_write, "request_bytes", "bytes_per_s")},
               {"host_copy_bytes_per_s", profile.host_copy},
-              {"dequantise_weights_per_s", profile.dequantise},
-              {"attention_ops_per_s", profile.attention},
-              {"matrix", matrix}}
+              {"products", products},
+              {"decode_attention", attention},
+              {"prefill_attention_ops_per_s", profile.prefill_attention},
+              {"elementwise_numbers_per_s", profile.elementwise},
+              {"draw_logits_per_s", profile.draw},
+              {"call_seconds", profile.call_seconds},
+              {"residuals", residuals}}
       .dump(2);
 }
 
 Profile profile_from_json(const std::string& text, const std::string& source) {
-  const auto refuse = [&](const std::string& why) {
-    return FormatError(concat("cannot read a profile from ", source, ": ", why,
-                              "; run `barge probe` to make one"));
-  };
+  Json json;
+  const Reader read(json, source);
   try {
-    const Json json = Json::parse(text);
+    json = Json::parse(text);
+    if (!json.is_object()) throw read.refuse("wanted an object");
+    if (const int version = json.value("version", 1); version != Profile::kVersion)
+      throw read.refuse(concat("wanted version ", Profile::kVersion, ", got ", version));
     Profile p;
     json.at("machine").get_to(p.machine);
     json.at("unified").get_to(p.unified);
-    const auto positive = [&](const char* key, double& to, bool wanted) {
-      to = json.value(key, 0.0);
-      if (!std::isfinite(to) || to < 0 || (wanted && to == 0))
-        throw refuse(concat("\"", key, "\" wants a positive number, got ", to));
-    };
-    positive("device_bytes", p.device_bytes, !p.unified);
-    positive("host_bytes", p.host_bytes, true);
-    positive("disk_bytes", p.disk_bytes, true);
-    positive("link_down_bytes_per_s", p.link_down, !p.unified);
-    positive("link_up_bytes_per_s", p.link_up, !p.unified);
-    positive("link_down_pageable_bytes_per_s", p.link_down_pageable, false);
-    positive("link_up_pageable_bytes_per_s", p.link_up_pageable, false);
-    positive("link_both_bytes_per_s", p.link_both, false);
-    positive("copy_compute_overlap", p.overlap, false);
-    positive("disk_read_bytes_per_s", p.disk_read, true);
-    positive("disk_write_bytes_per_s", p.disk_write, true);
-    positive("host_copy_bytes_per_s", p.host_copy, true);
-    positive("dequantise_weights_per_s", p.dequantise, true);
-    positive("attention_ops_per_s", p.attention, true);
-    for (const Json& point : json.at("matrix"))
-      p.matrix.push_back({point.at("rows").get<double>(), point.at("ops_per_s").get<double>()});
-    for (std::size_t i = 0; i < p.matrix.size(); ++i)
-      if (!(p.matrix[i].ops > 0) || !(p.matrix[i].rows > (i == 0 ? 0 : p.matrix[i - 1].rows)))
-        throw refuse("\"matrix\" wants ascending rows and positive rates");
-    if (p.matrix.empty()) throw refuse("\"matrix\" is empty");
+    const bool link = !p.unified;
+    p.device_bytes = read.positive_if(link, "device_bytes");
+    p.host_bytes = read.positive("host_bytes");
+    p.disk_bytes = read.positive("disk_bytes");
+    p.link_down = read.positive_if(link, "link_down_bytes_per_s");
+    p.link_up = read.positive_if(link, "link_up_bytes_per_s");
+    p.link_down_pageable = read.positive_if(false, "link_down_pageable_bytes_per_s");
+    p.link_up_pageable = read.positive_if(false, "link_up_pageable_bytes_per_s");
+    p.link_both = read.positive_if(false, "link_both_bytes_per_s");
+    p.overlap = read.positive_if(false, "copy_compute_overlap");
+    p.disk_read = read.curve(json.at("disk_read"), "disk_read", "request_bytes", "bytes_per_s");
+    p.disk_write = read.curve(json.at("disk_write"), "disk_write", "request_bytes", "bytes_per_s");
+    p.host_copy = read.positive("host_copy_bytes_per_s");
+    read.by_bits("products", [&](int bits, const Json& points) {
+      p.products[bits] = read.curve(points, concat("products.", bits), "rows", "ops_per_s");
+    });
+    read.by_bits("decode_attention", [&](int bits, const Json& rates) {
+      p.decode_attention[bits] = {read.positive(rates, "bytes_per_s"),
+                                  read.positive(rates, "ops_per_s")};
+    });
+    p.prefill_attention = read.positive("prefill_attention_ops_per_s");
+    p.elementwise = read.positive("elementwise_numbers_per_s");
+    p.draw = read.positive("draw_logits_per_s");
+    p.call_seconds = read.positive("call_seconds");
     return p;
   } catch (const Json::exception& e) {
-    throw refuse(e.what());
+    throw read.refuse(e.what());
   }
 }
 

@@ -3,8 +3,9 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <vector>
 
 #include "core/bytes.h"
@@ -15,19 +16,21 @@ namespace barge {
 namespace {
 
 constexpr int kInputs = 2048, kOutputs = 1024, kMostRows = 1024;
+constexpr int kActivated = 4096, kVocab = 32000;
 constexpr std::size_t kCopied = 8_MiB;
-constexpr int kHeads = 32, kKvHeads = 4, kHeadDim = 64, kKeys = 512;
+constexpr std::size_t kWeights = 32_MiB;  // more than most caches keep of a model that passes by
+constexpr int kHeads = 32, kKvHeads = 4, kHeadDim = 64, kKeys = 512, kSequences = 16;
+constexpr int kPromptRows = 128;  // of each prompt, at the end of its keys
 
 class Probe {
  public:
   Probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options)
       : device_(backend.device()),
         disk_(disk),
-        kernels_(backend.make_kernels({options.compute, kMostRows, kInputs, kHeads, kHeadDim})),
+        kernels_(backend.make_kernels(
+            {options.compute, kSequences * kPromptRows, kInputs, kHeads, kHeadDim})),
         options_(options),
-        dense_(options.compute == DType::kF32   ? Encoding::kF32
-               : options.compute == DType::kF16 ? Encoding::kF16
-                                                : Encoding::kBF16) {}
+        dense_(options.compute == DType::kF16 ? Encoding::kF16 : Encoding::kBF16) {}
 
   void measure_sizes(Profile& profile) const {
     profile.unified = device_.unified();
@@ -39,35 +42,39 @@ class Probe {
     profile.disk_bytes = static_cast<double>(fs.f_bavail) * static_cast<double>(fs.f_frsize);
   }
 
+  // Requests of each size in turn, as deep as the queue goes, on one file.
   void measure_disk(Profile& profile) {
-    constexpr std::size_t kChunk = 1_MiB, kDeep = 8;
-    const std::size_t most = 256_MiB;
-    const Buffer buffer = device_.allocate(Tier::kHost, kChunk * kDeep, "probe");
+    constexpr std::size_t kSizes[] = {16_KiB, 64_KiB, 256_KiB, 1_MiB, 4_MiB}, kMost = 256_MiB;
+    const Buffer buffer = device_.allocate(Tier::kHost, 16_MiB, "probe");
     std::memset(buffer.data(), 0x5a, buffer.bytes());
     const DiskFile file = DiskFile::scratch(options_.disk_directory);
-    const auto chunk = [&](std::size_t i) {
-      return std::span(buffer.data() + (i % kDeep) * kChunk, kChunk);
-    };
-    const auto rate = [&](std::size_t bytes, const std::function<Event(std::size_t)>& request) {
-      std::array<Event, kDeep> under_way;
-      const Seconds begin = device_.clock().now();
-      std::size_t i = 0;
-      for (; i * kChunk < bytes; ++i) {
-        under_way[i % kDeep].wait();
-        under_way[i % kDeep] = request(i);
-        if ((device_.clock().now() - begin).count() > options_.seconds / 4) break;
-      }
-      for (const Event& event : under_way) event.wait();
-      const double seconds = (device_.clock().now() - begin).count();
-      const std::size_t done = std::min(bytes, (i + 1) * kChunk);
-      return std::pair{done, static_cast<double>(done) / seconds};
-    };
-    const auto [written, write_rate] =
-        rate(most, [&](std::size_t i) { return disk_.write(file, i * kChunk, chunk(i)); });
-    profile.disk_write = write_rate;
-    profile.disk_read = rate(written, [&](std::size_t i) {
-                          return disk_.read(file, i * kChunk, chunk(i), IoPriority::kWeightRead);
-                        }).second;
+    const double seconds_each = options_.seconds / 4 / std::size(kSizes);
+    std::vector<Curve::Point> reads, writes;
+    std::size_t written = 0;  // of the file, from its start
+    for (const std::size_t size : kSizes) {
+      const auto rate = [&](std::size_t most, const auto& request) {
+        std::vector<Event> under_way(std::min<std::size_t>(buffer.bytes() / size, 64));
+        const Seconds begin = device_.clock().now();
+        std::size_t i = 0;
+        for (; (i + 1) * size <= most; ++i) {
+          const std::size_t slot = i % under_way.size();
+          under_way[slot].wait();
+          if ((device_.clock().now() - begin).count() > seconds_each / 2) break;
+          under_way[slot] = request(i * size, std::span(buffer.data() + slot * size, size));
+        }
+        for (const Event& event : under_way) event.wait();
+        written = std::max(written, i * size);
+        return static_cast<double>(i * size) / (device_.clock().now() - begin).count();
+      };
+      writes.push_back({static_cast<double>(size), rate(kMost, [&](auto offset, auto bytes) {
+                          return disk_.write(file, offset, bytes);
+                        })});
+      reads.push_back({static_cast<double>(size), rate(written, [&](auto offset, auto bytes) {
+                         return disk_.read(file, offset, bytes, IoPriority::kWeightRead);
+                       })});
+    }
+    profile.disk_read = Curve::fit(std::move(reads));
+    profile.disk_write = Curve::fit(std::move(writes));
   }
 
   void measure_copies(Profile& profile) {
@@ -104,7 +111,7 @@ class Probe {
                           one.wait();
                           other.wait();
                         });
-    const Product product(*this, WeightFormat{dense_}, kMostRows);
+    Product product(*this, WeightFormat{dense_}, kMostRows);
     const double computing = median_seconds([&] { product.start().wait(); });
     const double both = median_seconds([&] {
       const Event computed = product.start(), copied = down(from.data());
@@ -115,49 +122,120 @@ class Probe {
   }
 
   void measure_products(Profile& profile) {
-    const WeightFormat dense{dense_};
-    const WeightFormat four_bits{Encoding::kQ4, 64, GroupAxis::kInput};
-    for (const int rows : {1, 16, 64, 128, 256, kMostRows}) {
-      const double seconds = time_product(dense, rows);
-      profile.matrix.push_back({1.0 * rows, 2.0 * rows * kInputs * kOutputs / seconds});
+    std::map<int, WeightFormat> formats{{4, {Encoding::kQ4, 64, GroupAxis::kInput}},
+                                        {8, {Encoding::kQ8, 64, GroupAxis::kInput}},
+                                        {16, {dense_}}};
+    if (options_.compute == DType::kF32) formats[32] = {Encoding::kF32};
+    for (const auto& [bits, format] : formats) {
+      std::vector<Curve::Point> rates;
+      for (const int rows : {1, 16, 64, 128, 256, kMostRows})
+        rates.push_back({1.0 * rows, 2.0 * rows * kInputs * kOutputs / time_product(format, rows)});
+      profile.products[bits] = Curve::fit(std::move(rates));
     }
-    // Decoding alone: what 4 bits take longer than dense weights, at most the whole product.
-    const double quantised = time_product(four_bits, 64), plain = time_product(dense, 64);
-    const double decoding = std::max(quantised - plain, 0.05 * quantised);
-    profile.dequantise = 1.0 * kInputs * kOutputs / decoding;
+    const Buffer y = numbers(1, 16, DType::kF32);
+    profile.call_seconds =
+        median_seconds([&] {
+          for (int i = 0; i < 16; ++i)
+            kernels_->activate(Kernels::Activation::kSilu, matrix(y, 1, 16), {}, matrix(y, 1, 16));
+          device_.compute().record().wait();
+        }) /
+        16;
+  }
+
+  void measure_elementwise(Profile& profile) {
+    const Buffer a = numbers(64, kActivated, DType::kF32), b = numbers(64, kActivated, DType::kF32);
+    const MatrixView gate = matrix(a, 64, kActivated), up = matrix(b, 64, kActivated);
+    profile.elementwise = 64 * kActivated / median_seconds([&] {
+                            kernels_->activate(Kernels::Activation::kSilu, gate, up, gate);
+                            device_.compute().record().wait();
+                          });
+    constexpr int kDrawn = 8;
+    const Buffer c = numbers(kDrawn, kVocab, DType::kF32);
+    const Buffer ids = device_.allocate(Tier::kDevice, kDrawn * sizeof(std::int32_t), "probe");
+    const std::vector<DrawParams> params(kDrawn);
+    profile.draw = kDrawn * kVocab / median_seconds([&] {
+                     kernels_->draw(matrix(c, kDrawn, kVocab), params,
+                                    reinterpret_cast<std::int32_t*>(ids.data()));
+                     device_.compute().record().wait();
+                   });
   }
 
   void measure_attention(Profile& profile) {
-    const KvFormat format{Encoding::kF16, kKvHeads, kHeadDim, 64};
-    const Buffer pages = device_.allocate(Tier::kDevice, kKeys * format.record_bytes(), "probe");
-    const Buffer q = device_.allocate(Tier::kDevice, kHeads * kHeadDim * 4, "probe");
-    const Buffer out = device_.allocate(Tier::kDevice, kHeads * kHeadDim * 4, "probe");
-    std::byte* const page = pages.data();
-    const AttentionSpan span{0, 1, kKeys - 1, false, std::span(&page, 1)};
-    const MatrixView query{q.data(), DType::kF32, 1, kHeads * kHeadDim, kHeads * kHeadDim};
-    const MatrixView result{out.data(), DType::kF32, 1, kHeads * kHeadDim, kHeads * kHeadDim};
-    const double seconds = median_seconds([&] {
-      kernels_->attend(format, kKeys, std::span(&span, 1), kHeads, 0.125f, query, result);
-      device_.compute().record().wait();
-    });
-    profile.attention = 4.0 * kHeads * kHeadDim * kKeys / seconds;
+    for (const int bits : {4, 16}) {
+      const KvFormat format{bits == 4 ? Encoding::kQ4 : Encoding::kF16, kKvHeads, kHeadDim, 64};
+      // Eight query heads for each KV head, then one: as many bytes, an eighth of the operations.
+      const double many = time_attention(format, kHeads, 1),
+                   few = time_attention(format, kKvHeads, 1);
+      const double bytes = 1.0 * kSequences * kKeys * static_cast<double>(format.record_bytes());
+      const double ops = 4.0 * kSequences * kKeys * kHeadDim * (kHeads - kKvHeads);
+      const double seconds_of_ops = std::max(many - few, 0.02 * many);
+      const double seconds_of_bytes =
+          std::max(few - seconds_of_ops * kKvHeads / (kHeads - kKvHeads), 0.02 * many);
+      profile.decode_attention[bits] = {bytes / seconds_of_bytes, ops / seconds_of_ops};
+      if (bits != 16) continue;
+      profile.prefill_attention = 4.0 * kSequences * kPromptRows * (kKeys - kPromptRows / 2.0) *
+                                  kHeads * kHeadDim / time_attention(format, kHeads, kPromptRows);
+    }
   }
 
  private:
-  // A product of kInputs by kOutputs, with buffers of its own.
+  // Numbers that any operation can work on.
+  Buffer numbers(std::int64_t rows, std::int64_t cols, DType dtype) const {
+    const auto bytes = static_cast<std::size_t>(rows * cols) * size_of(dtype);
+    return zeros(device_.allocate(Tier::kDevice, bytes, "probe"));
+  }
+  Buffer zeros(Buffer buffer) const {
+    const std::vector<std::byte> zero(std::min<std::size_t>(buffer.bytes(), 1_MiB));
+    for (std::size_t at = 0; at < buffer.bytes(); at += zero.size())
+      device_.load().copy(buffer.data() + at, Tier::kDevice, zero.data(), Tier::kHost,
+                          std::min(zero.size(), buffer.bytes() - at));
+    device_.load().record().wait();
+    return buffer;
+  }
+  static MatrixView matrix(const Buffer& buffer, std::int64_t rows, std::int64_t cols) {
+    return {buffer.data(), DType::kF32, rows, cols, cols};
+  }
+
+  // Seconds in which kSequences of kKeys positions attend, `rows` new ones each.
+  double time_attention(const KvFormat& format, int heads, int rows) const {
+    const std::size_t page_bytes = kKeys * format.record_bytes();
+    const Buffer pages = zeros(device_.allocate(Tier::kDevice, kSequences * page_bytes, "probe"));
+    const std::int64_t all_rows = kSequences * rows;
+    const Buffer q = numbers(all_rows, heads * kHeadDim, DType::kF32);
+    const Buffer out = numbers(all_rows, heads * kHeadDim, DType::kF32);
+    std::vector<std::byte*> starts;
+    for (std::size_t i = 0; i < kSequences; ++i) starts.push_back(pages.data() + i * page_bytes);
+    std::vector<AttentionSpan> spans;
+    for (std::size_t i = 0; i < kSequences; ++i)
+      spans.push_back({.first_row = static_cast<std::int64_t>(i) * rows,
+                       .rows = rows,
+                       .first_position = kKeys - rows,
+                       .prompt = rows > 1,
+                       .pages = std::span(&starts[i], 1)});
+    return median_seconds([&] {
+      kernels_->attend(format, kKeys, spans, heads, 0.125f, matrix(q, all_rows, heads * kHeadDim),
+                       matrix(out, all_rows, heads * kHeadDim));
+      device_.compute().record().wait();
+    });
+  }
+
+  // Products of kInputs by kOutputs, one panel after the other, so that each comes from memory.
   class Product {
    public:
     Product(const Probe& probe, const WeightFormat& format, int rows)
         : probe_(probe),
           layout_(panel_layout(format, kOutputs, kInputs)),
           rows_(rows),
-          weights_(probe.device_.allocate(Tier::kDevice, layout_.bytes, "probe")),
+          panels_(std::max<std::size_t>(kWeights / layout_.bytes, 1)),
+          weights_(
+              probe.zeros(probe.device_.allocate(Tier::kDevice, panels_ * layout_.bytes, "probe"))),
           x_(probe.device_.allocate(Tier::kDevice, rows * kInputs * size_of(probe.options_.compute),
                                     "probe")),
           y_(probe.device_.allocate(Tier::kDevice, rows * kOutputs * sizeof(float), "probe")) {}
 
-    Event start() const {
-      const WeightPanel panel{weights_.data(), layout_};  // any numbers multiply as fast
+    Event start() {
+      const WeightPanel panel{weights_.data() + next_ * layout_.bytes, layout_};
+      next_ = (next_ + 1) % panels_;
       const MatrixView in{x_.data(), probe_.options_.compute, rows_, kInputs, kInputs};
       const MatrixView out{y_.data(), DType::kF32, rows_, kOutputs, kOutputs};
       probe_.kernels_->linear(in, std::span(&panel, 1), nullptr, out, Epilogue::kStore);
@@ -168,11 +246,13 @@ class Probe {
     const Probe& probe_;
     const PanelLayout layout_;
     const int rows_;
+    const std::size_t panels_;
+    std::size_t next_ = 0;
     const Buffer weights_, x_, y_;
   };
 
   double time_product(const WeightFormat& format, int rows) const {
-    const Product product(*this, format, rows);
+    Product product(*this, format, rows);
     return median_seconds([&] { product.start().wait(); });
   }
 
@@ -196,7 +276,7 @@ class Probe {
   DiskQueue& disk_;
   std::unique_ptr<Kernels> kernels_;
   const ProbeOptions& options_;
-  const Encoding dense_;  // of weights that need no decoding
+  const Encoding dense_;  // of 16-bit weights
 };
 
 }  // namespace
@@ -218,6 +298,7 @@ Profile probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options,
   work.measure_products(profile);
   say(0.9, "attention");
   work.measure_attention(profile);
+  work.measure_elementwise(profile);
   say(1, "done");
   return profile;
 }

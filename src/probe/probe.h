@@ -20,7 +20,7 @@ struct ProbeOptions {
   DType compute = DType::kF32;
 };
 
-/// Measures this machine with barge's own kernels, queue and copies. Takes some 40 MiB of host
+/// Measures this machine with barge's own kernels, queue and copies. Takes some 50 MiB of host
 /// memory, freed at the end. `progress(share done, what)`.
 Profile probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options,
               const std::function<void(double, const std::string&)>& progress = {});

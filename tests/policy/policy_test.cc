@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/bytes.h"
@@ -48,12 +52,17 @@ Profile machine() {
   Profile p;
   p.host_bytes = 20e9;
   p.disk_bytes = 100e9;
-  p.disk_read = 1.6e9;
-  p.disk_write = 1e9;
+  p.disk_read = Curve({{65536, 1.6e9}});
+  p.disk_write = Curve({{65536, 1e9}});
   p.host_copy = 10e9;
-  p.matrix = {{1, 5e9}, {64, 4e11}, {1024, 6e11}};
-  p.dequantise = 5e9;
-  p.attention = 5e10;
+  for (const int bits : {4, 16}) {
+    p.products[bits] = Curve({{1, 5e9}, {64, 4e11}, {1024, 6e11}});
+    p.decode_attention[bits] = {5e10, 1e11};
+  }
+  p.prefill_attention = 2e11;
+  p.elementwise = 1e10;
+  p.draw = 1e9;
+  p.call_seconds = 1e-6;
   return p;
 }
 
@@ -235,11 +244,14 @@ TEST(Search, KeepsEverythingInMemoryWhereThereIsRoom) {
 
 TEST(Search, LeavesTheDiskAloneHoweverFastTheMachineIs) {
   Profile fast = machine();  // sweeps take microseconds: costs near the solver's tolerance
-  for (auto& point : fast.matrix) point.ops *= 1e4;
-  fast.dequantise *= 1e4;
-  fast.attention *= 1e4;
-  fast.disk_read *= 1e7;
-  fast.disk_write *= 1e7;
+  for (const int bits : {4, 16}) {
+    fast.products[bits] = Curve({{1, 5e13}, {64, 4e15}, {1024, 6e15}});
+    fast.decode_attention[bits] = {5e14, 1e15};
+  }
+  fast.prefill_attention = fast.elementwise = fast.draw = 1e15;
+  fast.call_seconds = 1e-12;
+  fast.disk_read = Curve({{65536, 1.6e16}});
+  fast.disk_write = Curve({{65536, 1e16}});
   const Plan plan = search(fast, kShape, kJob, {0, 16_GiB, 100_GiB}, {});
   EXPECT_EQ(plan.policy.weights.disk, 0);
   EXPECT_EQ(plan.policy.kv.disk, 0);
@@ -300,13 +312,68 @@ TEST(PolicyJson, ComesBackAsItWas) {
   EXPECT_THROW(policy_from_json("[", "test"), ConfigError);
 }
 
-TEST(ProfileJson, ComesBackAsItWasAndRefusesNonsense) {
+TEST(CurveOfRates, LiesBetweenItsPointsAndNeverFalls) {
+  const Curve curve = Curve::fit({{10, 100}, {20, 300}, {40, 200}, {80, 400}});
+  EXPECT_EQ(curve.at(5), 50);    // proportional
+  EXPECT_EQ(curve.at(15), 175);  // 100 to 250, the mean of what fell
+  EXPECT_EQ(curve.at(30), 250);
+  EXPECT_EQ(curve.at(60), 325);
+  EXPECT_EQ(curve.at(1e6), 400);
+  EXPECT_NEAR(curve.residual(), 0.2, 1e-12);  // 300 and 200 for 250
+  EXPECT_EQ(Curve::fit({{1, 4}, {2, 3}, {3, 2}}).at(2), 3);
+}
+
+TEST(ProfileJson, ComesBackAsItWas) {
   const Profile p = machine();
   const Profile q = profile_from_json(profile_to_json(p), "test");
-  EXPECT_EQ(q.disk_read, p.disk_read);
-  EXPECT_EQ(q.matrix_ops(500), p.matrix_ops(500));
-  EXPECT_THAT([] { profile_from_json("{}", "p.json"); },
-              ThrowsMessage<FormatError>(HasSubstr("p.json")));
+  EXPECT_EQ(profile_to_json(q), profile_to_json(p));
+  EXPECT_EQ(q.products_of(4).at(500), p.products_of(4).at(500));
+}
+
+// Of machines that aren't here: whole, and every number with where it comes from.
+TEST(ProfileJson, ReadsTheMachinesThatComeWithBarge) {
+  int machines = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(BARGE_TEST_DATA "/../../machines")) {
+    if (entry.path().extension() != ".json") continue;
+    SCOPED_TRACE(entry.path().filename());
+    ++machines;
+    std::ifstream in(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_GT(profile_from_json(text, entry.path()).link_down, 0);
+    const auto json = nlohmann::json::parse(text);
+    for (const auto& [key, value] : json.items()) {
+      if (key == "version" || key == "sources" || !(value.is_number() || value.is_structured()))
+        continue;
+      EXPECT_TRUE(json["sources"].contains(key)) << key;
+    }
+  }
+  EXPECT_GE(machines, 5);
+}
+
+TEST(ProfileJson, RefusesNonsenseAndNamesTheKey) {
+  const std::string good = profile_to_json(machine());
+  const auto with = [&](const std::string& wanted, const std::string& instead) {
+    std::string text = good;
+    const auto at = text.find(wanted);
+    EXPECT_NE(at, std::string::npos) << wanted;
+    return text.replace(at, wanted.size(), instead);
+  };
+  const auto expect_refusal = [](const std::string& text, const std::string& what) {
+    EXPECT_THAT([&] { profile_from_json(text, "p.json"); },
+                ThrowsMessage<FormatError>(AllOf(HasSubstr("p.json"), HasSubstr(what))));
+  };
+  expect_refusal("{}", "version 2, got 1");
+  expect_refusal("[]", "object");
+  expect_refusal("{", "p.json");
+  expect_refusal(with("\"version\": 2", "\"version\": 3"), "got 3");
+  expect_refusal(with("\"host_bytes\": 20000000000.0", "\"host_bytes\": -1"), "\"host_bytes\"");
+  expect_refusal(with("\"host_bytes\"", "\"bytes\""),
+                 "\"host_bytes\" wants a positive number, got none");
+  expect_refusal(with("\"draw_logits_per_s\": 1000000000.0", "\"draw_logits_per_s\": \"fast\""),
+                 "got \"fast\"");
+  expect_refusal(with("\"rows\": 64.0", "\"rows\": 0.5"), "ascending \"rows\"");
+  expect_refusal(with("\"ops_per_s\": 600000000000.0", "\"ops_per_s\": 1.0"), "no falling");
+  expect_refusal(with("\"unified\": true", "\"unified\": false"), "\"device_bytes\"");
 }
 
 }  // namespace
