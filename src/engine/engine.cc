@@ -17,7 +17,7 @@ namespace barge {
 
 class Engine::Impl {
  public:
-  Impl(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk, Budgets& budgets,
+  Impl(const Pack& pack, const Family& family, Backend& backend, Disk& disk, Budgets& budgets,
        const Options& options, const std::function<void(std::size_t, std::size_t)>& progress)
       : options_(options),
         vocab_(family.config().vocab),
@@ -155,7 +155,7 @@ class Engine::Impl {
   const Options options_;
   const int vocab_;
   Device& device_;
-  DiskQueue& disk_;
+  Disk& disk_;
   Stores stores_;
   Scheduler scheduler_;  // only the thread touches it
 
@@ -202,7 +202,7 @@ void Engine::Impl::check(const GenerationRequest& request) const {
   for (const auto& [id, bias] : s.logit_bias) check_tokens({id}, "logit_bias");
 }
 
-Engine::Engine(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk,
+Engine::Engine(const Pack& pack, const Family& family, Backend& backend, Disk& disk,
                Budgets& budgets, const Options& options,
                const std::function<void(std::size_t, std::size_t)>& progress)
     : impl_(std::make_unique<Impl>(pack, family, backend, disk, budgets, options, progress)) {}

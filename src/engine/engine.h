@@ -12,7 +12,7 @@
 #include "engine/sweep_record.h"
 #include "kernels/backend.h"
 #include "model/family.h"
-#include "offload/disk_queue.h"
+#include "offload/disk.h"
 #include "offload/kv_store.h"
 #include "offload/pack.h"
 #include "offload/weight_store.h"
@@ -69,7 +69,7 @@ class Engine {
   /// Loads what is at home in memory (with `progress(bytes done, total)`) and allocates all
   /// buffers: afterwards nothing is allocated on the device. Throws what loading throws.
   /// Everything passed by reference must outlive the engine.
-  Engine(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk,
+  Engine(const Pack& pack, const Family& family, Backend& backend, Disk& disk,
          Budgets& budgets, const Options& options,
          const std::function<void(std::size_t, std::size_t)>& progress = {});
   /// Ends what runs as cancelled.

@@ -67,7 +67,7 @@ std::vector<std::vector<Tier>> homes_in_pack(const Pack& pack, const ModelShape&
 
 }  // namespace
 
-Stores::Stores(const Pack& pack, const Family& family, Backend& backend, DiskQueue& disk,
+Stores::Stores(const Pack& pack, const Family& family, Backend& backend, Disk& disk,
                Budgets& budgets, const Engine::Options& options,
                const std::function<void(std::size_t, std::size_t)>& progress)
     : device_(backend.device()),

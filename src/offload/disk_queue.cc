@@ -13,9 +13,9 @@
 #include "core/errors.h"
 #include "core/log.h"
 #include "offload/disk_backend.h"
-#include "offload/disk_gate.h"
 #include "offload/disk_request.h"
 #include "offload/disk_schedule.h"
+#include "offload/event_gate.h"
 #include "offload/traced_disk.h"
 
 namespace barge {
@@ -57,7 +57,7 @@ class DiskQueue::Impl {
   Impl(Options options, std::unique_ptr<DiskBackend> backend)
       : schedule_(options), backend_(std::move(backend)) {
     queue_thread_ = std::thread([this] { run(); });
-    gate_.emplace([this](RequestPointer request) { push(std::move(request)); });
+    gate_.emplace();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -84,11 +84,23 @@ class DiskQueue::Impl {
                                                              .then = std::move(then),
                                                              .otherwise = std::move(otherwise)});
     Event event = request->completion.event();
-    if (after.state())
-      gate_->hold_back(std::move(after), std::move(request));
-    else
+    if (!after.state()) {
       push(std::move(request));
+      return event;
+    }
+    gate_->call_after(std::move(after),
+                      // std::function copies what it holds
+                      [this, held = std::make_shared<RequestPointer>(std::move(request))](
+                          const std::exception_ptr& failure) {
+                        (*held)->failure = failure;
+                        push(std::move(*held));
+                      });
     return event;
+  }
+
+  void call_after(Event event, std::function<void()> work) {
+    calls_.call_after(std::move(event),
+                      [work = std::move(work)](const std::exception_ptr&) { work(); });
   }
 
   void register_memory(std::span<const std::span<std::byte>> buffers) {
@@ -268,7 +280,8 @@ class DiskQueue::Impl {
   std::unordered_map<DiskRequest*, RequestPointer> active_;  // of the queue thread alone
 
   std::thread queue_thread_;
-  std::optional<DiskGate> gate_;  // only the destructor empties it
+  std::optional<EventGate> gate_;  // of writes; only the destructor empties it
+  EventGate calls_;                // apart: no write waits behind what others wait for
 };
 
 DiskQueue::DiskQueue(Options options) : DiskQueue(options, make_traced_backend(options)) {}
@@ -295,6 +308,10 @@ Event DiskQueue::write(const DiskFile& file, std::uint64_t offset, std::span<con
   // Requests carry one pointer for both directions; a writing one is never written through.
   return impl_->enqueue(true, IoPriority::kWrite, file, offset, const_cast<std::byte*>(from.data()),
                         from.size(), std::move(after), std::move(then), {});
+}
+
+void DiskQueue::call_after(Event event, std::function<void()> work) {
+  impl_->call_after(std::move(event), std::move(work));
 }
 
 DiskTraffic DiskQueue::traffic() const { return impl_->traffic(); }

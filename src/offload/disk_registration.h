@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "offload/disk_queue.h"
+#include "offload/disk.h"
 
 namespace barge {
 
@@ -11,7 +11,7 @@ namespace barge {
 class DiskRegistration {
  public:
   DiskRegistration() = default;
-  DiskRegistration(DiskQueue& disk, std::span<std::byte> memory) : disk_(&disk), memory_(memory) {
+  DiskRegistration(Disk& disk, std::span<std::byte> memory) : disk_(&disk), memory_(memory) {
     if (!memory_.empty()) disk_->register_memory({&memory_, 1});
   }
   DiskRegistration(const DiskRegistration&) = delete;
@@ -21,7 +21,7 @@ class DiskRegistration {
   }
 
  private:
-  DiskQueue* disk_ = nullptr;
+  Disk* disk_ = nullptr;
   std::span<std::byte> memory_;
 };
 

@@ -8,7 +8,7 @@
 
 #include "core/event.h"
 #include "offload/disk_backend.h"
-#include "offload/disk_queue.h"
+#include "offload/disk.h"
 
 namespace barge {
 
@@ -20,8 +20,8 @@ struct DiskRequest {
   std::uint64_t offset = 0;
   std::byte* data = nullptr;  // only read from when writing
   std::size_t bytes = 0;
-  DiskQueue::Then then;
-  DiskQueue::Otherwise otherwise;
+  Disk::Then then;
+  Disk::Otherwise otherwise;
   Completion completion;
 
   std::size_t cut = 0;  // bytes handed out in pieces

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "offload/disk_backend.h"
+#include "offload/disk_queue.h"
 #include "offload/disk_request.h"
 
 namespace barge {

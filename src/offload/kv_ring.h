@@ -20,7 +20,7 @@ class KvRing {
   /// As many whole pages as fit into `bytes` (none: nothing is allocated). `disk`: whose reads and
   /// writes use them, if any's.
   KvRing(Device& device, Tier tier, std::size_t bytes, std::size_t page_bytes,
-         DiskQueue* disk = nullptr);
+         Disk* disk = nullptr);
 
   /// Takes `slots` consecutive positions, whose memory nobody uses any more; blocks until earlier
   /// regions are free. Throws OutOfMemory if the ring is too small, or if regions that were not

@@ -32,7 +32,7 @@ std::span<std::byte* const> KvStore::Lease::pages(std::size_t i) const {
   return std::span(state_->addresses).subspan(begin, end - begin);
 }
 
-KvStore::KvStore(const Options& options, Device& device, DiskQueue& disk, MemoryBudget& disk_budget)
+KvStore::KvStore(const Options& options, Device& device, Disk& disk, MemoryBudget& disk_budget)
     : impl_(std::make_unique<Impl>(options, device, disk, disk_budget)) {}
 
 KvStore::~KvStore() = default;
@@ -133,7 +133,7 @@ PerTier<std::size_t> KvStore::peak_bytes_held() const {
 
 KvTraffic KvStore::traffic() const { return impl_->traffic; }
 
-KvStore::Impl::Impl(const Options& given, Device& on, DiskQueue& queue, MemoryBudget& disk_budget)
+KvStore::Impl::Impl(const Options& given, Device& on, Disk& queue, MemoryBudget& disk_budget)
     : options(given),
       device(on),
       disk(queue),

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/device.h"
-#include "offload/disk_queue.h"
+#include "offload/disk.h"
 #include "quant/format.h"
 
 namespace barge {
@@ -45,7 +45,7 @@ class KvStore {
 
   /// Allocates everything (tags "kv cache", "kv staging"); disk pages are reserved in
   /// `disk_budget` and live in a nameless file.
-  KvStore(const Options& options, Device& device, DiskQueue& disk, MemoryBudget& disk_budget);
+  KvStore(const Options& options, Device& device, Disk& disk, MemoryBudget& disk_budget);
   ~KvStore();
 
   /// The home of each layer of a sequence, [layers].

@@ -35,7 +35,7 @@ struct KvStore::Lease::State {
 /// The parts of the store, and what open, close and swap have in common.
 class KvStore::Impl {
  public:
-  Impl(const Options& options, Device& device, DiskQueue& disk, MemoryBudget& disk_budget);
+  Impl(const Options& options, Device& device, Disk& disk, MemoryBudget& disk_budget);
   ~Impl();
   class Opening;
   class Swap;
@@ -93,7 +93,7 @@ class KvStore::Impl {
 
   const Options options;
   Device& device;
-  DiskQueue& disk;
+  Disk& disk;
   const bool unified;
   const std::size_t record_bytes, page_bytes;
   const std::int32_t page_positions;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/disk_queue.h"
+#include "offload/disk.h"
 #include "quant/format.h"
 
 namespace barge {

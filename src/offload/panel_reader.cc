@@ -16,7 +16,7 @@ void wait_quietly(const Event& event) noexcept {
   }
 }
 
-PanelReader::PanelReader(const Pack& pack, DiskQueue& disk, Device& device,
+PanelReader::PanelReader(const Pack& pack, Disk& disk, Device& device,
                          std::span<std::byte> staging)
     : pack_(pack), disk_(disk), device_(device), staging_(staging), staging_ring_(staging.size()) {
   for (const PackTensor& tensor : pack.tensors()) verified_.emplace_back(tensor.panels.size());
@@ -32,10 +32,18 @@ Event PanelReader::read(const PanelRange& range, std::byte* to, IoPriority prior
 }
 
 Event PanelReader::read_to_device(const PanelRange& range, std::byte* to) {
+  for (;;) {
+    if (auto event = try_read_to_device(range, to)) return *std::move(event);
+    wait_quietly(oldest_staged());
+  }
+}
+
+std::optional<Event> PanelReader::try_read_to_device(const PanelRange& range, std::byte* to) {
   if (device_.unified()) return keep(read(range, to, IoPriority::kWeightRead));
   const std::size_t bytes = stored_bytes(pack_, range);
-  const ByteRing::Space space = take_staging(bytes);
-  std::byte* const staged = staging_.data() + space.offset;
+  const auto space = take_staging(bytes);
+  if (!space) return std::nullopt;
+  std::byte* const staged = staging_.data() + space->offset;
   // Shared by the two callbacks of the read and by the copy, whichever ends it.
   const auto arrived = std::make_shared<Completion>();
   const Event event = arrived->event();
@@ -52,7 +60,7 @@ Event PanelReader::read_to_device(const PanelRange& range, std::byte* to) {
         arrived->succeed(device_.load().record());
       },
       [arrived](const std::exception_ptr& failure) { arrived->fail(failure); });
-  staging_ring_.release(space.ticket, event);
+  staging_ring_.release(space->ticket, event);
   return keep(event);
 }
 
@@ -67,12 +75,9 @@ void PanelReader::drain() {
   under_way_.clear();
 }
 
-ByteRing::Space PanelReader::take_staging(std::size_t bytes) {
-  for (;;) {
-    if (const auto space = staging_ring_.try_take(bytes)) return *space;
-    wait_quietly(staging_ring_.oldest_reader());
-    staging_ring_.drop_oldest();
-  }
+std::optional<ByteRing::Space> PanelReader::take_staging(std::size_t bytes) {
+  while (!staging_ring_.empty() && staging_ring_.oldest_reader().done()) staging_ring_.drop_oldest();
+  return staging_ring_.try_take(bytes);
 }
 
 void PanelReader::verify(const PanelRange& range, const std::byte* stored) {

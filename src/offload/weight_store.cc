@@ -1,11 +1,10 @@
 #include "offload/weight_store.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -26,10 +25,11 @@ constexpr std::size_t kLoadsAtOnce = 8;  // runs under way while the homes are f
 class WeightStore::Impl {
  public:
   Impl(const Pack& pack, std::span<const int> visits, const std::vector<std::vector<Tier>>& homes,
-       Device& device, DiskQueue& disk, const Options& options,
+       Device& device, Disk& disk, const Options& options,
        const std::function<void(std::size_t, std::size_t)>& progress)
       : pack_(pack),
         device_(device),
+        disk_(disk),
         shares_(share_weight_memory(pack, homes, device.unified(), options.ring_bytes,
                                     options.staging_bytes)),
         plan_(plan_weights(pack, visits, homes, device.unified(), shares_.run)),
@@ -49,18 +49,20 @@ class WeightStore::Impl {
     for (std::size_t i = 0; i < plan_.runs.size(); ++i)
       if (plan_.runs[i].streamed) streamed_.push_back(i);
     load(progress);
-    if (!streamed_.empty()) thread_ = std::thread([this] { prefetch(); });
+    const std::scoped_lock lock(mutex_);
+    prefetch();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   ~Impl() {
+    Event comes_back;
     {
       const std::scoped_lock lock(mutex_);
       stopping_ = true;
+      comes_back = comes_back_;
     }
-    changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
+    comes_back.wait();
     for (; ring_.oldest_released(); ring_.drop_oldest()) wait_quietly(ring_.oldest_reader());
   }
 
@@ -90,12 +92,9 @@ class WeightStore::Impl {
 
   void release(Run run, Event last_reader) {
     if (run.ticket_ < 0) return;
-    {
-      const std::scoped_lock lock(mutex_);
-      ring_.release(run.ticket_, std::move(last_reader));
-      if (ring_.oldest_released()) starved_ = false;
-    }
-    changed_.notify_all();
+    const std::scoped_lock lock(mutex_);
+    ring_.release(run.ticket_, std::move(last_reader));
+    prefetch();
   }
 
   const float* vector(int tensor) const {
@@ -174,72 +173,77 @@ class WeightStore::Impl {
     }
   }
 
-  // The prefetch thread: the streamed runs of one sweep after the other, as far as space allows.
+  // Begins to fetch the streamed runs of one sweep after the other, as far as memory allows; where
+  // it is still in use, comes back when it may be free. Under mutex_, as all below.
   void prefetch() {
+    if (streamed_.empty() || comes_back_.state()) return;
     try {
-      for (std::size_t i = 0;; i = (i + 1) % streamed_.size()) {
-        const WeightPlan::Run& run = plan_.runs[streamed_[i]];
-        const auto space = take_space(run.bytes);
-        if (!space) return;
-        std::byte* const to = ring_memory_.data() + space->offset;
-        const auto t = static_cast<std::size_t>(run.panels.tensor);
-        Event ready = run.home == Tier::kDisk
-                          ? reader_.read_to_device(run.panels, to)
-                          : reader_.send_to_device(addresses_[t][run.panels.first], run.bytes, to);
-        arrivals_.push_back(ready);
-        {
-          const std::scoped_lock lock(mutex_);
-          fetched_.push_back({space->ticket, space->offset, std::move(ready)});
+      while (!stopping_ && !failure_) {
+        const WeightPlan::Run& run = plan_.runs[streamed_[next_fetched_]];
+        if (!space_) space_ = ring_.try_take(run.bytes);
+        if (!space_) {
+          if (!ring_.oldest_released()) return;  // then `release` comes back
+          // What was released unread may still be on its way.
+          for (const Event& user : {ring_.oldest_reader(), arrivals_.front()})
+            if (!user.done()) return come_back_after(user);
+          ring_.oldest_reader().wait();  // throws its failure
+          ring_.drop_oldest();
+          arrivals_.pop_front();
+        } else if (const auto ready = fetch(run, ring_memory_.data() + space_->offset)) {
+          arrivals_.push_back(*ready);
+          fetched_.push_back({space_->ticket, space_->offset, *ready});
+          space_.reset();
+          next_fetched_ = (next_fetched_ + 1) % streamed_.size();
+        } else {
+          return come_back_after(reader_.oldest_staged());
         }
-        changed_.notify_all();
       }
     } catch (...) {
-      {
-        const std::scoped_lock lock(mutex_);
-        failure_ = std::current_exception();
-      }
-      changed_.notify_all();
+      failure_ = std::current_exception();
     }
   }
 
-  // Waits for the readers of what was in that place before. Nothing when the store ends.
-  std::optional<ByteRing::Space> take_space(std::size_t bytes) {
-    std::unique_lock lock(mutex_);
-    while (!stopping_) {
-      if (const auto space = ring_.try_take(bytes)) return space;
-      if (ring_.oldest_released()) {
-        const Event reader = ring_.oldest_reader();
-        lock.unlock();
-        reader.wait();
-        wait_quietly(arrivals_.front());  // it may have been released unread
-        arrivals_.pop_front();
-        lock.lock();
-        ring_.drop_oldest();
-      } else {
-        starved_ = true;
-        changed_.notify_all();
-        changed_.wait(lock, [this] { return stopping_ || ring_.oldest_released(); });
+  // Nothing where staging is full of earlier reads.
+  std::optional<Event> fetch(const WeightPlan::Run& run, std::byte* to) {
+    if (run.home == Tier::kDisk) return reader_.try_read_to_device(run.panels, to);
+    const auto t = static_cast<std::size_t>(run.panels.tensor);
+    return reader_.send_to_device(addresses_[t][run.panels.first], run.bytes, to);
+  }
+
+  void come_back_after(const Event& event) {
+    const auto back = std::make_shared<Completion>();  // std::function copies what it holds
+    comes_back_ = back->event();
+    disk_.call_after(event, [this, back] {
+      {
+        const std::scoped_lock lock(mutex_);
+        comes_back_ = {};
+        prefetch();
       }
-    }
-    return std::nullopt;
+      back->succeed();
+    });
   }
 
   Fetched take_fetched() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !fetched_.empty() || failure_ || starved_; });
-    if (!fetched_.empty()) {
-      Fetched fetched = std::move(fetched_.front());
-      fetched_.pop_front();
-      return fetched;
+    while (fetched_.empty()) {
+      if (failure_) std::rethrow_exception(failure_);
+      const Event comes_back = comes_back_;
+      if (!comes_back.state())  // only the caller could release what is in the way, and it is here
+        throw ConfigError(concat("the weight ring of ", format_bytes(ring_.capacity()),
+                                 " can't hold one more run beside those in use; give it more "
+                                 "memory"));
+      lock.unlock();
+      comes_back.wait();
+      lock.lock();
     }
-    if (failure_) std::rethrow_exception(failure_);
-    // Only the caller could release what is in the way, and it is here.
-    throw ConfigError(concat("the weight ring of ", format_bytes(ring_.capacity()),
-                             " can't hold one more run beside those in use; give it more memory"));
+    Fetched fetched = std::move(fetched_.front());
+    fetched_.pop_front();
+    return fetched;
   }
 
   const Pack& pack_;
   Device& device_;
+  Disk& disk_;
   const WeightShares shares_;
   const WeightPlan plan_;
   const Buffer host_, on_device_, ring_memory_, staging_memory_;
@@ -249,17 +253,16 @@ class WeightStore::Impl {
   TableLookup lookup_;
   std::vector<std::size_t> streamed_;  // of plan_.runs
   std::size_t next_run_ = 0;           // of plan_.runs, for `next`
-  std::deque<Event> arrivals_;         // of the ring's pieces, oldest first; of the prefetch thread
 
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
   ByteRing ring_;
-  std::deque<Fetched> fetched_;  // in the order of streamed_, for `next`
-  std::exception_ptr failure_;   // of the prefetch
-  bool starved_ = false;         // the prefetch waits for a run that the caller holds
+  std::deque<Event> arrivals_;            // of the ring's pieces, oldest first
+  std::deque<Fetched> fetched_;           // in the order of streamed_, for `next`
+  std::size_t next_fetched_ = 0;          // of streamed_
+  std::optional<ByteRing::Space> space_;  // of the next run, that waits for staging
+  Event comes_back_;                      // when the prefetch does; none: it needs no waiting
+  std::exception_ptr failure_;            // of the prefetch
   bool stopping_ = false;
-
-  std::thread thread_;
 };
 
 std::size_t WeightStore::smallest_ring_bytes(const Pack& pack) {
@@ -268,7 +271,7 @@ std::size_t WeightStore::smallest_ring_bytes(const Pack& pack) {
 
 WeightStore::WeightStore(const Pack& pack, std::span<const int> visits,
                          const std::vector<std::vector<Tier>>& homes, Device& device,
-                         DiskQueue& disk, const Options& options,
+                         Disk& disk, const Options& options,
                          const std::function<void(std::size_t, std::size_t)>& progress)
     : impl_(std::make_unique<Impl>(pack, visits, homes, device, disk, options, progress)) {}
 WeightStore::~WeightStore() = default;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/device.h"
-#include "offload/disk_queue.h"
+#include "offload/disk.h"
 #include "offload/pack.h"
 #include "quant/format.h"
 
@@ -59,7 +59,7 @@ class WeightStore {
   /// where every panel is at home on the device). Throws ConfigError for a ring or staging too
   /// small, FormatError for a damaged panel, IoError, OutOfMemory.
   WeightStore(const Pack& pack, std::span<const int> visits,
-              const std::vector<std::vector<Tier>>& homes, Device& device, DiskQueue& disk,
+              const std::vector<std::vector<Tier>>& homes, Device& device, Disk& disk,
               const Options& options,
               const std::function<void(std::size_t, std::size_t)>& progress = {});
   ~WeightStore();

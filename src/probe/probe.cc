@@ -24,7 +24,7 @@ constexpr int kPromptRows = 128;  // of each prompt, at the end of its keys
 
 class Probe {
  public:
-  Probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options)
+  Probe(Backend& backend, Disk& disk, const ProbeOptions& options)
       : device_(backend.device()),
         disk_(disk),
         kernels_(backend.make_kernels(
@@ -273,7 +273,7 @@ class Probe {
   }
 
   Device& device_;
-  DiskQueue& disk_;
+  Disk& disk_;
   std::unique_ptr<Kernels> kernels_;
   const ProbeOptions& options_;
   const Encoding dense_;  // of 16-bit weights
@@ -281,7 +281,7 @@ class Probe {
 
 }  // namespace
 
-Profile probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options,
+Profile probe(Backend& backend, Disk& disk, const ProbeOptions& options,
               const std::function<void(double, const std::string&)>& progress) {
   const auto say = [&](double share, const char* what) {
     if (progress) progress(share, what);

@@ -8,7 +8,7 @@
 
 #include "core/device.h"
 #include "kernels/backend.h"
-#include "offload/disk_queue.h"
+#include "offload/disk.h"
 #include "policy/profile.h"
 
 namespace barge {
@@ -22,7 +22,7 @@ struct ProbeOptions {
 
 /// Measures this machine with barge's own kernels, queue and copies. Takes some 50 MiB of host
 /// memory, freed at the end. `progress(share done, what)`.
-Profile probe(Backend& backend, DiskQueue& disk, const ProbeOptions& options,
+Profile probe(Backend& backend, Disk& disk, const ProbeOptions& options,
               const std::function<void(double, const std::string&)>& progress = {});
 
 /// What a profile holds for: processor, threads, device, compute type, directory and file system.

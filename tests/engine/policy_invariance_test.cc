@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "offload/disk_queue.h"
 #include "tests/engine/policy_run.h"
 
 namespace barge {

@@ -15,6 +15,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "offload/disk_queue.h"
 #include "tests/engine/limping_disk.h"
 #include "tests/engine/policy_run.h"
 

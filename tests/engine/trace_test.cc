@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/traced_backend.h"
+#include "offload/disk_queue.h"
 #include "tests/support/test_model.h"
 
 namespace barge {

@@ -17,6 +17,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "offload/disk_backend.h"
+#include "offload/disk_queue.h"
 #include "offload/kv_store.h"
 #include "tests/offload/late_device.h"
 #include "tests/support/temp_directory.h"

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "core/errors.h"
+#include "offload/disk_queue.h"
 #include "tests/offload/fake_disk.h"
 #include "tests/offload/kv_harness.h"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "offload/disk_queue.h"
 #include "tests/offload/kv_harness.h"
 
 namespace barge {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <thread>
 
+#include "offload/disk_queue.h"
 #include "tests/offload/fake_disk.h"
 #include "tests/offload/kv_harness.h"
 

@@ -1,6 +1,7 @@
 // Whole sequences on their way to disk and back.
 #include <gmock/gmock.h>
 
+#include "offload/disk_queue.h"
 #include "tests/offload/kv_harness.h"
 
 namespace barge {

@@ -1,3 +1,4 @@
+#include "offload/disk_queue.h"
 #include "offload/weight_store.h"
 
 #include <gmock/gmock.h>

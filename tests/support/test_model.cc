@@ -1,3 +1,4 @@
+#include "offload/disk_queue.h"
 #include "tests/support/test_model.h"
 
 #include <cstdlib>

@@ -1,11 +1,10 @@
-#include "offload/disk_gate.h"
+#include "offload/event_gate.h"
 
 namespace barge {
 
-DiskGate::DiskGate(std::function<void(std::unique_ptr<DiskRequest>)> pass)
-    : pass_(std::move(pass)), thread_([this] { run(); }) {}
+EventGate::EventGate() : thread_([this] { run(); }) {}
 
-DiskGate::~DiskGate() {
+EventGate::~EventGate() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
@@ -14,17 +13,17 @@ DiskGate::~DiskGate() {
   thread_.join();
 }
 
-void DiskGate::hold_back(Event after, std::unique_ptr<DiskRequest> request) {
+void EventGate::call_after(Event event, Work work) {
   {
     const std::scoped_lock lock(mutex_);
-    held_.emplace_back(std::move(after), std::move(request));
+    held_.emplace_back(std::move(event), std::move(work));
   }
   changed_.notify_one();
 }
 
-void DiskGate::run() {
+void EventGate::run() {
   for (;;) {
-    std::pair<Event, std::unique_ptr<DiskRequest>> held;
+    std::pair<Event, Work> held;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stopping_ || !held_.empty(); });
@@ -32,12 +31,13 @@ void DiskGate::run() {
       held = std::move(held_.front());
       held_.pop_front();
     }
+    std::exception_ptr failure;
     try {
       held.first.wait();
     } catch (...) {
-      held.second->failure = std::current_exception();
+      failure = std::current_exception();
     }
-    pass_(std::move(held.second));
+    held.second(failure);
   }
 }
 
