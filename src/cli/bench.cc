@@ -9,7 +9,9 @@
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/report.h"
 #include "cli/session.h"
+#include "cli/simulate.h"
 #include "cli/workload.h"
 #include "core/errors.h"
 
@@ -31,6 +33,8 @@ class JobSource {
         throw ConfigError(concat("--prefix-len ", options.prefix_len, " leaves a prompt of ",
                                  line.prompt, " tokens none of its own"));
   }
+
+  const std::vector<LineLength>& lengths() const { return lengths_; }
 
   Workload workload() const {
     return options_.input.empty() ? workload_of(lengths_) : estimate_workload(options_.input);
@@ -60,6 +64,10 @@ void warm_up(Session& session, SweepMeter& meter, int count) {
 
 void bench(const Options& o) {
   const JobSource job(o);
+  if (!o.simulate.empty()) {
+    if (!o.input.empty()) throw ConfigError("--simulate wants lengths, not an --input");
+    return simulate(o, job.lengths());
+  }
   Session session(o, job.workload());
   std::optional<BenchLimits> limits;
   if (!o.no_limits) {
@@ -77,7 +85,7 @@ void bench(const Options& o) {
     const std::vector<TextRequest> lines = job.lines(session, i);
     const ReportStart start = start_report(session);
     BenchRun run = run_lines(session, meter, lines);
-    nlohmann::json report = bench_report(session, run, start);
+    nlohmann::json report = bench_report(barge::report(session, run.seconds, start), run);
     report["model"] = o.model;
     report["num_prompts"] = lines.size();
     runs.emplace_back(std::move(run), std::move(report));
@@ -119,6 +127,10 @@ void add_bench(CLI::App& app) {
                    "short prompts before the first run: checksums of weights are verified there")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command
+      ->add_option("--simulate", o->simulate,
+                   "run on the machine of this profile (machines/*.json), in virtual time")
+      ->check(CLI::ExistingFile);
   command->add_flag("--no-limits", o->no_limits,
                     "don't measure what the machine can do (2 s before and after)");
   command->add_option("--trace", o->trace,

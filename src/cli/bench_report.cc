@@ -121,8 +121,7 @@ void BenchLimits::measure(Session& session) {
 
 SweepLimits BenchLimits::sweep_limits() const { return {machine_, shape_, policy_, unified_}; }
 
-Json bench_report(Session& session, const BenchRun& run, const ReportStart& start) {
-  Json json = report(session, run.seconds, start);
+Json bench_report(Json json, const BenchRun& run) {
   const auto generated = json["generated_tokens"].get<double>();
   double prompt_rows = 0, decoded = 0;
   for (const auto& sweep : run.sweeps) {

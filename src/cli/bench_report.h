@@ -30,7 +30,7 @@ class BenchLimits {
 };
 
 /// The keys of `barge bench --json`; `limits` may be null.
-nlohmann::json bench_report(Session& session, const BenchRun& run, const ReportStart& start);
+nlohmann::json bench_report(nlohmann::json report, const BenchRun& run);
 /// Adds `limits` and `ratios` to it.
 void add_limits(nlohmann::json& report, const BenchRun& run, const BenchLimits& limits);
 /// A table for people.

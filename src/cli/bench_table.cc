@@ -103,7 +103,8 @@ std::string bench_table(const Json& report) {
     if (budget["peak_bytes"] != 0)
       line(out, "  %-22s %s of %s\n", concat("budget of ", tier).c_str(),
            bytes(budget["peak_bytes"]).c_str(), bytes(budget["limit_bytes"]).c_str());
-  line(out, "  %-22s %s\n", "peak resident set", bytes(report["peak_rss_bytes"]).c_str());
+  if (report.contains("peak_rss_bytes"))  // not of a simulation
+    line(out, "  %-22s %s\n", "peak resident set", bytes(report["peak_rss_bytes"]).c_str());
   return out;
 }
 

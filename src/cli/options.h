@@ -37,7 +37,7 @@ struct Options {
   std::string prompt_len = "512", gen_len = "32";  // a number or lognormal:MEDIAN,SIGMA,MAX
   int num_prompts = 0, prefix_len = 0, repetitions = 1, warm_up = 2;
   bool no_limits = false;
-  std::filesystem::path input, output, trace;
+  std::filesystem::path input, output, trace, simulate;
   bool strict = false, overwrite = false;
 
   // Server
@@ -47,7 +47,7 @@ struct Options {
   std::filesystem::path data_dir;
 
   // Pack, probe, plan, tokenize
-  bool verify = false, quick = false;
+  bool verify = false, quick = false, pareto = false, explain = false;
   std::filesystem::path machine, file, chat;
   bool no_special = false;
 

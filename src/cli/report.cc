@@ -1,8 +1,7 @@
-// What a run did.
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/session.h"
+#include "cli/report.h"
 
 namespace barge {
 namespace {
@@ -63,9 +62,8 @@ ReportStart start_report(const Session& session) {
   return {session.engine->stats(), io_field("read_bytes:"), io_field("write_bytes:")};
 }
 
-Json report(Session& session, double seconds, const ReportStart& start) {
-  const EngineStats stats = session.engine->stats();
-  const EngineStats& before = start.stats;
+Json report(const EngineStats& stats, const EngineStats& before, Budgets& all_budgets,
+            const Plan& plan, double seconds) {
   const std::size_t prompt = stats.prompt_tokens - before.prompt_tokens;
   const std::size_t generated = stats.generated_tokens - before.generated_tokens;
   const auto rate = [&](std::size_t tokens) {
@@ -83,22 +81,28 @@ Json report(Session& session, double seconds, const ReportStart& start) {
           {"sweeps", stats.sweeps - before.sweeps},
           {"swaps", stats.swaps - before.swaps},
           {"replays", stats.replays - before.replays},
-          {"peak_rss_bytes", peak_resident_bytes()},
-          {"policy", Json::parse(policy_to_json(session.plan.policy))},
-          {"predicted_generated_tokens_per_s", session.plan.predicted.generated_tokens_per_s},
+          {"policy", Json::parse(policy_to_json(plan.policy))},
+          {"predicted_generated_tokens_per_s", plan.predicted.generated_tokens_per_s},
+          {"predicted_seconds", plan.predicted.seconds},
           {"tiers", tiers_to_json(tiers)},
           {"weights", tiers_to_json(stats.weight_bytes)},
           {"kv", tiers_to_json(stats.kv_peak_bytes)},
-          {"budgets", budgets(session.machine.budgets)},
+          {"budgets", budgets(all_budgets)},
           {"traffic", traffic(stats, before)},
           {"busy_seconds", busy_seconds(stats, before)},
           // What the device's compute stream waited for; then the engine's thread, which gives it
           // its work ahead of time and may well wait.
           {"stall_seconds", seconds_since(stats.compute_waits, before.compute_waits)},
-          {"engine_wait_seconds", seconds_since(stats.engine_waits, before.engine_waits)},
-          {"io",
-           {{"read_bytes", io_field("read_bytes:") - start.read_bytes},
-            {"write_bytes", io_field("write_bytes:") - start.write_bytes}}}};
+          {"engine_wait_seconds", seconds_since(stats.engine_waits, before.engine_waits)}};
+}
+
+Json report(Session& session, double seconds, const ReportStart& start) {
+  Json json =
+      report(session.engine->stats(), start.stats, session.machine.budgets, session.plan, seconds);
+  json["peak_rss_bytes"] = peak_resident_bytes();
+  json["io"] = {{"read_bytes", io_field("read_bytes:") - start.read_bytes},
+                {"write_bytes", io_field("write_bytes:") - start.write_bytes}};
+  return json;
 }
 
 }  // namespace barge

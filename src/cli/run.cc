@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/identity.h"
+#include "cli/report.h"
 #include "cli/session.h"
 #include "cli/stop_signal.h"
 #include "cli/workload.h"

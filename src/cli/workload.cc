@@ -16,7 +16,8 @@ namespace barge {
 namespace {
 
 constexpr double kBytesPerToken = 4;
-constexpr int kDefaultAnswer = 256;  // of chat requests that set no limit
+constexpr std::size_t kLinesLookedAt = 1000;  // of a job, for its plan
+constexpr int kDefaultAnswer = 256;           // of chat requests that set no limit
 
 // "200" or "lognormal:200,0.8,1500".
 class Lengths {
@@ -64,33 +65,39 @@ Workload workload_of(const std::vector<LineLength>& lengths) {
     job.gen_len += line.answer / job.num_prompts;
     job.longest = std::max(job.longest, 1.0 * line.prompt + line.answer);
   }
+  job.lines.assign(lengths.begin(),
+                   lengths.begin() + std::min<std::ptrdiff_t>(std::ssize(lengths), kLinesLookedAt));
   return job;
 }
 
 Workload estimate_workload(const std::filesystem::path& input) {
-  constexpr int kLinesLookedAt = 1000;
-  double lines = 0, prompt = 0, answer = 0, longest = 0;
+  Workload job{.prompt_len = 0, .gen_len = 0};
   LineReader reader(input);
   double bytes_seen = 0;
   for (LineReader::Line line; reader.next(line);) {
     bytes_seen += static_cast<double>(line.text.size()) + 1;
-    if (lines >= kLinesLookedAt) break;
+    if (job.lines.size() >= kLinesLookedAt) break;
     const auto json = nlohmann::json::parse(line.text, nullptr, false);
     if (!json.is_object() || !json.contains("body") || !json["body"].is_object()) continue;
     const auto& body = json["body"];
     double limit = kDefaultAnswer;
     for (const char* key : {"max_tokens", "max_completion_tokens"})
       if (body.contains(key) && body[key].is_number()) limit = body[key].get<double>();
-    ++lines;
     const double text = std::max(1.0, static_cast<double>(line.text.size()) / kBytesPerToken);
-    answer += std::max(1.0, limit);
-    prompt += text;
-    longest = std::max(longest, text + limit);
+    limit = std::max(1.0, limit);
+    job.lines.push_back({static_cast<int>(text), static_cast<int>(limit)});
+    job.gen_len += limit;
+    job.prompt_len += text;
+    job.longest = std::max(job.longest, text + limit);
   }
+  const auto lines = static_cast<double>(job.lines.size());
   if (lines == 0) return {};
   const double bytes = static_cast<double>(std::filesystem::file_size(input));
   const double all = std::max(lines, lines * bytes / std::max(bytes_seen, 1.0));
-  return {prompt / lines, answer / lines, all, longest};
+  job.prompt_len /= lines;
+  job.gen_len /= lines;
+  job.num_prompts = all;
+  return job;
 }
 
 std::vector<TextRequest> random_lines(const std::vector<LineLength>& lengths, int prefix, int vocab,

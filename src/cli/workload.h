@@ -7,14 +7,9 @@
 
 #include "cli/options.h"
 #include "engine/text_engine.h"
-#include "policy/cost_model.h"
+#include "policy/workload.h"
 
 namespace barge {
-
-/// Tokens of one line: how many in, how many out.
-struct LineLength {
-  int prompt = 0, answer = 0;
-};
 
 /// The lengths of --prompt-len and --gen-len, each a number or drawn from
 /// lognormal:MEDIAN,SIGMA,MAX (cut at MAX). The same on each call. Throws ConfigError.

@@ -7,6 +7,19 @@
 
 namespace barge {
 
+namespace {
+
+thread_local const std::function<void()>* while_waiting = nullptr;
+
+}  // namespace
+
+WhileWaiting::WhileWaiting(std::function<void()> step) : step_(std::move(step)) {
+  if (while_waiting != nullptr) throw Error("this thread has something to do while it waits");
+  while_waiting = &step_;
+}
+
+WhileWaiting::~WhileWaiting() { while_waiting = nullptr; }
+
 class Completion::Signal final : public EventState {
  public:
   void wait() override { last().wait(); }
@@ -31,6 +44,11 @@ class Completion::Signal final : public EventState {
  private:
   Event last() {
     std::unique_lock lock(mutex_);
+    while (while_waiting != nullptr && !signalled_) {
+      lock.unlock();
+      (*while_waiting)();
+      lock.lock();
+    }
     changed_.wait(lock, [this] { return signalled_; });
     if (failure_) std::rethrow_exception(failure_);
     return last_;

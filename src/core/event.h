@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -47,6 +48,18 @@ class Event {
  private:
   std::shared_ptr<EventState> state_;
   const char* name_ = "other work";
+};
+
+/// What this thread does while it waits for a Completion's event, again and again, in place of
+/// sleeping: in a simulation it brings about what it waits for. Throws what `step` throws.
+class WhileWaiting {
+ public:
+  explicit WhileWaiting(std::function<void()> step);
+  ~WhileWaiting();
+  WhileWaiting(const WhileWaiting&) = delete;
+
+ private:
+  std::function<void()> step_;
 };
 
 /// The host's side of an event: signalled once, by the code that ends the work (a disk queue).

@@ -67,13 +67,7 @@ class Engine::Impl {
     const std::scoped_lock lock(mutex_);
     EngineStats stats = stats_;
     stats.waiting += submitted_.size();
-    stats.cpu_attention_seconds = stores_.cpu_attention_seconds();
-    stats.weights = stores_.weights().traffic();
-    stats.disk = disk_.traffic();
-    stats.link = device_.link_traffic();
-    stats.compute_seconds = device_.compute_seconds();
-    stats.compute_waits = device_.compute_waits();
-    stats.engine_waits = stores_.waits().seconds();
+    add_measured(stats, stores_, device_, disk_);
     return stats;
   }
 
@@ -131,25 +125,9 @@ class Engine::Impl {
   }
 
   void publish() {
-    const Scheduler::Counts& counts = scheduler_.counts();
-    EngineStats stats{.sweeps = counts.sweeps,
-                      .prompt_tokens = counts.prompt_tokens,
-                      .generated_tokens = counts.generated_tokens,
-                      .finished = counts.finished,
-                      .running = scheduler_.running(),
-                      .waiting = scheduler_.waiting(),
-                      .swapped = scheduler_.swapped(),
-                      .swaps = scheduler_.room().swaps(),
-                      .replays = scheduler_.room().replays(),
-                      .shared_prompt_tokens = scheduler_.room().shared_tokens(),
-                      .prefill_seconds = counts.prefill_seconds,
-                      .decode_seconds = counts.decode_seconds,
-                      .weight_bytes = stores_.weights().bytes_at_home(),
-                      .kv_bytes = scheduler_.room().bytes_in_use(),
-                      .kv_peak_bytes = stores_.kv().peak_bytes_held(),
-                      .kv = stores_.kv().traffic()};
+    EngineStats stats = counted(scheduler_, stores_);
     const std::scoped_lock lock(mutex_);
-    stats_ = stats;
+    stats_ = std::move(stats);
   }
 
   const Options options_;

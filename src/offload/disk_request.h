@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/event.h"
-#include "offload/disk_backend.h"
 #include "offload/disk.h"
+#include "offload/disk_backend.h"
 
 namespace barge {
 

@@ -8,8 +8,7 @@
 
 namespace barge {
 
-KvRing::KvRing(Device& device, Tier tier, std::size_t bytes, std::size_t page_bytes,
-               Disk* disk)
+KvRing::KvRing(Device& device, Tier tier, std::size_t bytes, std::size_t page_bytes, Disk* disk)
     : tier_(tier), page_bytes_(page_bytes), slots_(static_cast<Position>(bytes / page_bytes)) {
   if (slots_ == 0) return;
   buffer_ = device.allocate(tier, slots() * page_bytes, "kv staging");

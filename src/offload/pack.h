@@ -46,6 +46,9 @@ class Pack {
  public:
   /// Reads and checks pack.json and the sizes of the data files. Throws FormatError or IoError.
   explicit Pack(const std::filesystem::path& directory);
+  /// One that there isn't, for simulations: cut like a pack of `tensors` (name, kind, rows, cols
+  /// and format; in sweep order), with no bytes to check. Its one file is empty and in `directory`.
+  static Pack imagined(std::vector<PackTensor> tensors, const std::filesystem::path& directory);
 
   const std::filesystem::path& directory() const { return directory_; }
   const std::string& model() const { return model_; }  // JSON that the packer put there
@@ -61,6 +64,9 @@ class Pack {
              std::span<const std::byte> stored) const;
 
  private:
+  Pack() = default;
+
+  bool imagined_ = false;
   std::filesystem::path directory_;
   std::string model_, fingerprint_;
   std::vector<PackTensor> tensors_;

@@ -16,8 +16,7 @@ void wait_quietly(const Event& event) noexcept {
   }
 }
 
-PanelReader::PanelReader(const Pack& pack, Disk& disk, Device& device,
-                         std::span<std::byte> staging)
+PanelReader::PanelReader(const Pack& pack, Disk& disk, Device& device, std::span<std::byte> staging)
     : pack_(pack), disk_(disk), device_(device), staging_(staging), staging_ring_(staging.size()) {
   for (const PackTensor& tensor : pack.tensors()) verified_.emplace_back(tensor.panels.size());
 }
@@ -76,7 +75,8 @@ void PanelReader::drain() {
 }
 
 std::optional<ByteRing::Space> PanelReader::take_staging(std::size_t bytes) {
-  while (!staging_ring_.empty() && staging_ring_.oldest_reader().done()) staging_ring_.drop_oldest();
+  while (!staging_ring_.empty() && staging_ring_.oldest_reader().done())
+    staging_ring_.drop_oldest();
   return staging_ring_.try_take(bytes);
 }
 

@@ -270,8 +270,8 @@ std::size_t WeightStore::smallest_ring_bytes(const Pack& pack) {
 }
 
 WeightStore::WeightStore(const Pack& pack, std::span<const int> visits,
-                         const std::vector<std::vector<Tier>>& homes, Device& device,
-                         Disk& disk, const Options& options,
+                         const std::vector<std::vector<Tier>>& homes, Device& device, Disk& disk,
+                         const Options& options,
                          const std::function<void(std::size_t, std::size_t)>& progress)
     : impl_(std::make_unique<Impl>(pack, visits, homes, device, disk, options, progress)) {}
 WeightStore::~WeightStore() = default;

@@ -5,23 +5,16 @@
 #include <cmath>
 #include <utility>
 
-#include "core/row_tile.h"
+#include "core/bytes.h"
 #include "policy/footprint.h"
 
 namespace barge {
 namespace {
 
-double live_sequences(const Workload& job, const Policy& policy) {
-  return std::min<double>(policy.block_sequences(), job.num_prompts);
-}
-
-// Norms, rotations and the activation function, beside products and attention.
-constexpr double kCallsALayer = 6;
-
-// Small products are measured as they are.
-double in_tiles(double rows) {
-  return rows < kRowTile ? rows : std::ceil(rows / kRowTile) * kRowTile;
-}
+// Of a layer, beside products and attention: two norms, two rotations, an activation function.
+constexpr double kCallsALayer = 5;
+// Panels are multiplied by, and read, a few at a time.
+constexpr std::size_t kRunBytes = 4_MiB;
 
 }  // namespace
 
@@ -30,7 +23,8 @@ bool one_block(const Workload& job, const Policy& policy) {
 }
 
 SweepLoad steady_load(const Workload& job, const Policy& policy) {
-  const double s = job.prompt_len, n = job.gen_len, sequences = live_sequences(job, policy);
+  const double s = job.prompt_len, n = job.gen_len;
+  const double sequences = std::min<double>(policy.block_sequences(), job.num_prompts);
   // Prompt tokens beyond the sweep's rows wait their turn.
   const double wanted = sequences * (s + n - 1) / n;
   const double share = std::min(1.0, policy.sweep_tokens / wanted);
@@ -40,101 +34,115 @@ SweepLoad steady_load(const Workload& job, const Policy& policy) {
   // A decoding row sees s + n/2 keys on average, a prompt's row half of its prompt.
   load.read_positions = share * (n - 1) / n * sequences * (s + n / 2);
   load.prompt_keys = share * sequences / n * s * (s / 2);
+  load.reread_positions = s / 2;  // the end of a sweep cuts one prompt in two
+  load.mean = true;
   return load;
 }
 
-SweepLoad prefill_load(const Workload& job, const Policy& policy) {
-  const double rows = live_sequences(job, policy) * job.prompt_len;
-  const double sweeps = std::ceil(rows / policy.sweep_tokens);
-  return {rows / sweeps, live_sequences(job, policy) / sweeps, rows / sweeps * job.prompt_len / 2,
-          0};
-}
-
-SweepLoad decode_load(const Workload& job, const Policy& policy) {
-  const double sequences = live_sequences(job, policy);
-  const double keys = sequences * (job.prompt_len + job.gen_len / 2);
-  return {sequences, sequences, 0, keys};
-}
-
-SweepCost sweep_cost(const Profile& profile, const ModelShape& shape, const SweepLoad& load,
-                     const Policy& policy) {
-  const double kv_position = static_cast<double>(shape.kv_record_bytes) * shape.layers;
-  const auto weights = static_cast<double>(shape.weight_bytes());
-  double parameters = 0, output_parameters = 0, inputs = 0, calls = 0;
+SweepPricer::SweepPricer(const Profile& profile, const ModelShape& shape, const Policy& policy)
+    : profile_(profile),
+      operation_(profile),
+      weight_bits_(policy.weight_bits),
+      kv_bits_(policy.kv_bits),
+      heads_(shape.heads),
+      head_dim_(shape.head_dim),
+      layers_(shape.layers),
+      vocab_(shape.vocab),
+      record_bytes_(static_cast<double>(shape.kv_record_bytes)),
+      weight_bytes_(static_cast<double>(shape.weight_bytes())) {
+  double ffn = 0;
+  std::size_t run = kRunBytes;
+  if (policy.ring_bytes > 0) run = std::min(run, policy.ring_bytes / 4);
   for (const auto& m : shape.matrices) {
     if (!m.visited) continue;
     const auto size = static_cast<double>(m.rows) * static_cast<double>(m.cols);
-    (m.rows == shape.vocab ? output_parameters : parameters) += size;
-    if (m.rows != shape.vocab) inputs += static_cast<double>(m.cols);
-    ++calls;
+    std::size_t bytes = 0;
+    for (const std::size_t panel : m.panel_bytes) bytes += panel;
+    calls_ += static_cast<double>(divide_up(bytes, std::max(run, m.panel_bytes.front())));
+    (m.rows == shape.vocab ? output_parameters_ : parameters_) += size;
+    if (m.rows != shape.vocab) ffn = std::max(ffn, static_cast<double>(m.cols));
   }
-  const Curve& rate = profile.products_of(policy.weight_bits);
-  const auto product = [&](double weight_count, double rows) {
-    return rows > 0 ? 2 * weight_count * in_tiles(rows) / rate.at(in_tiles(rows)) : 0;
-  };
-  const double ops_per_key = 4.0 * shape.heads * shape.head_dim * shape.layers;
-  const Profile::Attention& decode = profile.attention_of(policy.kv_bits);
+  calls_ += layers_ * (kCallsALayer + 2.0 * policy.num_gpu_batches);
+  // Two norms, q and k rotated, k and v encoded, an activation function.
+  numbers_a_row_ =
+      layers_ * (2.0 * shape.hidden + (heads_ + 3.0 * shape.kv_heads) * head_dim_ + ffn);
+  const auto page = static_cast<double>(page_bytes(shape, policy));
+  read_rate_ =
+      profile.disk_read.at(static_cast<double>(std::max(run, shape.largest_panel_bytes())));
+  kv_read_rate_ = profile.disk_read.at(page);
+  kv_write_rate_ = profile.disk_write.at(page);
+}
 
+SweepCost SweepPricer::cost(const SweepLoad& load) const {
+  const double kv_position = record_bytes_ * layers_;
+  const auto product = [&](double rows, double parameters) {
+    return load.mean ? operation_.product_of_full_tiles(rows, parameters, 1, weight_bits_)
+                     : operation_.product(rows, parameters, 1, weight_bits_);
+  };
   SweepCost cost;
-  cost.products = product(parameters, load.rows);
-  cost.output = product(output_parameters, load.logits) + load.logits * shape.vocab / profile.draw;
-  cost.prefill_attention = ops_per_key * load.prompt_keys / profile.prefill_attention;
-  cost.decode_attention = kv_position * load.read_positions / decode.bytes +
-                          ops_per_key * load.read_positions / decode.ops;
-  calls += shape.layers * (kCallsALayer + 2.0 * policy.num_gpu_batches);
-  cost.other = load.rows * inputs / profile.elementwise + calls * profile.call_seconds;
-  if (!profile.unified) {
-    cost.weights_down = weights / profile.link_down;
-    cost.kv_down = load.read_positions * kv_position / profile.link_down;
-    cost.kv_up = load.rows * kv_position / profile.link_up;
+  cost.products = product(load.rows, parameters_);
+  cost.output = product(load.logits, output_parameters_) + operation_.draw(load.logits * vocab_);
+  cost.prefill_attention =
+      layers_ * operation_.prefill_attention(heads_, head_dim_, load.prompt_keys);
+  cost.decode_attention =
+      layers_ *
+      operation_.decode_attention(heads_, head_dim_, load.read_positions, record_bytes_, kv_bits_);
+  cost.other = operation_.elementwise(load.rows * numbers_a_row_) + calls_ * operation_.call();
+  const double read = (load.read_positions + load.reread_positions) * kv_position;
+  const double written = load.rows * kv_position;
+  if (!profile_.unified) {
+    cost.weights_down = weight_bytes_ / profile_.link_down;
+    cost.kv_down = read / profile_.link_down;
+    cost.kv_up = written / profile_.link_up;
   }
-  const double page = static_cast<double>(page_bytes(shape, policy));
-  cost.weights_read =
-      weights / profile.disk_read.at(static_cast<double>(shape.largest_panel_bytes()));
-  cost.kv_read = load.read_positions * kv_position / profile.disk_read.at(page);
-  cost.kv_write = load.rows * kv_position / profile.disk_write.at(page);
+  cost.weights_read = weight_bytes_ / read_rate_;
+  cost.kv_read = read / kv_read_rate_;
+  cost.kv_write = written / kv_write_rate_;
   return cost;
 }
 
-Bottleneck bottleneck(const SweepCost& cost, const Policy& policy) {
-  const auto& w = policy.weights;
-  const auto& y = policy.kv;
-  const std::array<std::pair<double, const char*>, 4> resources{{
-      {cost.compute(), "compute"},
-      {cost.weights_down * (w.host + w.disk) + cost.kv_down * (y.host + y.disk), "link down"},
-      {cost.kv_up * (y.host + y.disk), "link up"},
-      {cost.weights_read * w.disk + (cost.kv_read + cost.kv_write) * y.disk, "disk"},
-  }};
-  const auto worst =
-      *std::max_element(resources.begin(), resources.end(),
-                        [](const auto& a, const auto& b) { return a.first < b.first; });
-  return {worst.first, worst.second};
+namespace {
+
+std::array<std::pair<double, const char*>, 4> named(const ResourceSeconds& s) {
+  return {{{s.compute, "compute"},
+           {s.link_down, "link down"},
+           {s.link_up, "link up"},
+           {s.disk(), "disk"}}};
 }
 
-Prediction predict(const Profile& profile, const ModelShape& shape, const Workload& job,
-                   const Policy& policy) {
-  const auto seconds_of = [&](const SweepLoad& load) {
-    return bottleneck(sweep_cost(profile, shape, load, policy), policy);
-  };
-  Prediction p;
-  const double generated = job.num_prompts * job.gen_len;
-  if (one_block(job, policy)) {
-    const Bottleneck decode = seconds_of(decode_load(job, policy));
-    const double prefill_sweeps = std::ceil(job.num_prompts * job.prompt_len / policy.sweep_tokens);
-    p.bottleneck = decode.name;
-    p.sweep_seconds = decode.seconds;
-    p.seconds = prefill_sweeps * seconds_of(prefill_load(job, policy)).seconds +
-                (job.gen_len - 1) * decode.seconds;
-  } else {
-    const SweepLoad load = steady_load(job, policy);
-    const Bottleneck sweep = seconds_of(load);
-    p.bottleneck = sweep.name;
-    p.sweep_seconds = sweep.seconds;
-    p.seconds = generated / load.logits * sweep.seconds;
-  }
-  p.generated_tokens_per_s = generated / p.seconds;
-  p.total_tokens_per_s = p.generated_tokens_per_s * (1 + job.prompt_len / job.gen_len);
-  return p;
+}  // namespace
+
+double ResourceSeconds::longest() const { return std::max({compute, link_down, link_up, disk()}); }
+
+const char* ResourceSeconds::bottleneck() const {
+  const auto all = named(*this);
+  return std::max_element(all.begin(), all.end(),
+                          [](const auto& a, const auto& b) { return a.first < b.first; })
+      ->second;
+}
+
+ResourceSeconds& ResourceSeconds::operator+=(const ResourceSeconds& other) {
+  compute += other.compute;
+  link_down += other.link_down;
+  link_up += other.link_up;
+  disk_read += other.disk_read;
+  disk_write += other.disk_write;
+  return *this;
+}
+
+ResourceSeconds ResourceSeconds::operator*(double factor) const {
+  return {compute * factor, link_down * factor, link_up * factor, disk_read * factor,
+          disk_write * factor};
+}
+
+ResourceSeconds at_homes(const SweepCost& cost, const Policy& policy) {
+  const auto& w = policy.weights;
+  const auto& y = policy.kv;
+  return {.compute = cost.compute(),
+          .link_down = cost.weights_down * (w.host + w.disk) + cost.kv_down * (y.host + y.disk),
+          .link_up = cost.kv_up * (y.host + y.disk),
+          .disk_read = cost.weights_read * w.disk + cost.kv_read * y.disk,
+          .disk_write = cost.kv_write * y.disk};
 }
 
 }  // namespace barge

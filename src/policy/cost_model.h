@@ -1,31 +1,26 @@
 #pragma once
 
-#include <string>
-
 #include "policy/model_shape.h"
+#include "policy/operation_cost.h"
 #include "policy/policy.h"
 #include "policy/profile.h"
+#include "policy/workload.h"
 
 namespace barge {
 
-/// A job, by its means and its longest line.
-struct Workload {
-  double prompt_len = 512, gen_len = 32;  // tokens
-  double num_prompts = 1000;
-  double longest = 0;  // prompt + answer; 0: not known
+/// What one sweep has to do.
+struct SweepLoad {
+  double rows = 0;              // new tokens
+  double logits = 0;            // rows of the output layer
+  double prompt_keys = 0;       // that the rows of prompts attend to, added up
+  double read_positions = 0;    // of KV cache that decoding sequences read: their keys
+  double reread_positions = 0;  // that later chunks of prompts read again
+  bool mean = false;            // of many sweeps, of which each has rows in full tiles
 };
 
-/// What one sweep has to do. In the steady state B sequences decode and B s/n prompt tokens enter
-/// a sweep (s prompt, n generated tokens each); a job of one block has prefill and decode sweeps.
-struct SweepLoad {
-  double rows = 0;            // new tokens
-  double logits = 0;          // rows of the output layer
-  double prompt_keys = 0;     // that the rows of prompts attend to, added up
-  double read_positions = 0;  // of KV cache that decoding sequences read: their keys
-};
+/// The steady state of a job of many blocks: B sequences decode, and B s/n prompt tokens enter a
+/// sweep (s prompt, n generated tokens each).
 SweepLoad steady_load(const Workload& job, const Policy& policy);
-SweepLoad prefill_load(const Workload& job, const Policy& policy);
-SweepLoad decode_load(const Workload& job, const Policy& policy);
 
 /// Whether all lines of the job fit in one block.
 bool one_block(const Workload& job, const Policy& policy);
@@ -38,7 +33,7 @@ struct SweepCost {
   double output = 0;             // likewise for the logits, and the drawing of tokens
   double prefill_attention = 0;  // 4 heads dim keys / rate
   double decode_attention = 0;   // KV bytes / rate + 4 heads dim keys / rate
-  double other = 0;              // inputs of products / elementwise rate + calls x their fixed cost
+  double other = 0;  // numbers of norms, rotations, activations, KV / rate + calls x their cost
   double weights_down = 0, kv_down = 0, kv_up = 0;     // link; 0 where unified
   double weights_read = 0, kv_read = 0, kv_write = 0;  // disk
 
@@ -46,23 +41,37 @@ struct SweepCost {
     return products + output + prefill_attention + decode_attention + other;
   }
 };
-SweepCost sweep_cost(const Profile& profile, const ModelShape& shape, const SweepLoad& load,
-                     const Policy& policy);
 
-/// The resource that a sweep with the policy's homes waits for, and for how long.
-struct Bottleneck {
-  double seconds = 0;
-  std::string name;  // "compute", "link down", "link up" or "disk"
-};
-Bottleneck bottleneck(const SweepCost& cost, const Policy& policy);
+/// What a sweep with the policy's homes asks of each resource, and what it waits for: they work
+/// side by side, but for the disk's two directions.
+struct ResourceSeconds {
+  double compute = 0, link_down = 0, link_up = 0, disk_read = 0, disk_write = 0;
 
-/// What a plan promises.
-struct Prediction {
-  double sweep_seconds = 0, seconds = 0;  // one sweep; the whole job
-  double generated_tokens_per_s = 0, total_tokens_per_s = 0;
-  std::string bottleneck;  // "compute", "link down", "link up" or "disk"
+  double disk() const { return disk_read + disk_write; }
+  double longest() const;
+  const char* bottleneck() const;  // "compute", "link down", "link up" or "disk"
+  ResourceSeconds& operator+=(const ResourceSeconds& other);
+  ResourceSeconds operator*(double factor) const;
 };
-Prediction predict(const Profile& profile, const ModelShape& shape, const Workload& job,
-                   const Policy& policy);
+ResourceSeconds at_homes(const SweepCost& cost, const Policy& policy);
+
+/// Prices sweeps of one model under one policy on one machine: what doesn't depend on the load is
+/// added up once.
+class SweepPricer {
+ public:
+  /// `profile` outlives it.
+  SweepPricer(const Profile& profile, const ModelShape& shape, const Policy& policy);
+
+  SweepCost cost(const SweepLoad& load) const;
+
+ private:
+  const Profile& profile_;
+  const OperationCost operation_;
+  int weight_bits_, kv_bits_;
+  double heads_, head_dim_, layers_, vocab_, record_bytes_;
+  double parameters_ = 0, output_parameters_ = 0;  // that multiply
+  double numbers_a_row_ = 0, calls_ = 0;
+  double weight_bytes_, read_rate_, kv_read_rate_, kv_write_rate_;
+};
 
 }  // namespace barge

@@ -105,9 +105,9 @@ std::size_t Footprint::total(Tier tier, bool unified) const {
   const std::size_t on_device = vectors + hidden + scratch + attended + wanted + lookup + ids +
                                 workspace + weight_ring + kv_staging + projected + weights.device +
                                 kv.device;
-  const std::size_t on_host = tokenizer + lookup_host + weight_staging + kv_host_staging +
-                              logits_host + ids + sampler + workspace_host + attention_rows +
-                              attention_workspace + weights.host + kv.host;
+  const std::size_t on_host = tokenizer + weight_staging + kv_host_staging + logits_host + ids +
+                              sampler + workspace_host + attention_rows + attention_workspace +
+                              weights.host + kv.host;
   switch (tier) {
     case Tier::kDevice:
       return unified ? 0 : on_device;
@@ -140,7 +140,7 @@ void add_rows(Footprint& f, const ModelShape& shape, const Policy& policy, bool 
   }
   f.attended = pages_of(rows * shape.attended_bytes_per_row);
   f.wanted = pages_of(sequences * shape.wanted_bytes_per_row);
-  f.lookup = f.lookup_host = pages_of(rows * shape.table_row_bytes);
+  f.lookup = pages_of(rows * shape.table_row_bytes);
   f.workspace = pages_of(shape.workspace_bytes.device);
   f.workspace_host = pages_of(shape.workspace_bytes.host);
   f.tokenizer = pages_of(shape.tokenizer_bytes);
@@ -152,19 +152,24 @@ void add_rows(Footprint& f, const ModelShape& shape, const Policy& policy, bool 
 }
 
 void add_weights(Footprint& f, const ModelShape& shape, const Policy& policy, bool unified) {
-  const auto homes = panel_homes(shape, policy.weights);
-  for (std::size_t m = 0; m < homes.size(); ++m)
-    for (std::size_t p = 0; p < homes[m].size(); ++p) {
-      f.weights[homes[m][p]] += shape.matrices[m].panel_bytes[p];
-      f.pack += shape.matrices[m].panel_bytes[p];
-    }
-  f.pack += shape.vector_bytes;
+  f.pack = shape.weight_bytes() + shape.vector_bytes;
+  const bool halved = attends_on_host(policy, unified);
+  std::vector<std::vector<Tier>> homes;
+  if (const auto whole = std::find_if(kTiers.begin(), kTiers.end(),
+                                      [&](Tier tier) { return policy.weights[tier] == 1; });
+      whole != kTiers.end() && !halved) {
+    f.weights[*whole] = shape.weight_bytes();
+  } else {
+    homes = panel_homes(shape, policy.weights);
+    for (std::size_t m = 0; m < homes.size(); ++m)
+      for (std::size_t p = 0; p < homes[m].size(); ++p)
+        f.weights[homes[m][p]] += shape.matrices[m].panel_bytes[p];
+  }
   const bool streams = f.weights.disk > 0 || (!unified && f.weights.host > 0);
   const std::size_t least = smallest_ring(shape);
   if (streams) f.weight_ring = pages_of(std::max(policy.ring_bytes, 2 * least));
   if (!unified) f.weight_staging = pages_of(std::max(f.weight_ring / 2, least));
-  if (streams && attends_on_host(policy, unified))
-    f.weight_ring += pages_of(widest_leg(shape, homes));
+  if (streams && halved) f.weight_ring += pages_of(widest_leg(shape, homes));
 }
 
 // The block as planned; and whatever the plan, one sequence at its longest fits, on disk if there

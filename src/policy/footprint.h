@@ -17,7 +17,7 @@ struct Footprint {
   std::size_t workspace = 0, weight_ring = 0, kv_staging = 0;
   std::size_t projected = 0;  // q, k, v beside scratch: where the CPU attends
   // Buffers on the host. A unified device has no weight_staging, kv_host_staging, logits_host.
-  std::size_t tokenizer = 0, lookup_host = 0, weight_staging = 0, kv_host_staging = 0;
+  std::size_t tokenizer = 0, weight_staging = 0, kv_host_staging = 0;
   std::size_t logits_host = 0, sampler = 0, workspace_host = 0;
   std::size_t attention_rows = 0, attention_workspace = 0;  // where the CPU attends
   // On both sides of a link: tokens that the device draws. None on a unified device.

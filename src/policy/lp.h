@@ -22,6 +22,10 @@ class LinearProgram {
   int add_at_most(const std::string& name, const Terms& terms, double bound);
   int add_equal(const std::string& name, const Terms& terms, double value);
 
+  void set_cost(int variable, double cost) {
+    variables_[static_cast<std::size_t>(variable)].cost = cost;
+  }
+
   /// By GLPK's simplex, scaled. Throws Error where the solver gives up.
   Solution solve() const;
 

@@ -7,7 +7,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/row_tile.h"
-#include "policy/lp.h"
+#include "policy/placement.h"
 
 namespace barge {
 namespace {
@@ -26,7 +26,7 @@ std::vector<int> sweep_sizes(const PolicyWishes& wishes, const Workload& job, in
   const auto in_tiles = [](double rows) {
     return static_cast<int>(std::ceil(rows / kRowTile) * kRowTile);
   };
-  const double steady = sequences * (job.prompt_len + job.gen_len - 1) / job.gen_len;
+  const double steady = steady_rows(job, sequences);
   const int least = in_tiles(sequences);
   std::vector<int> sizes;
   for (const double rows : {steady, 256.0, 512.0, 2048.0})
@@ -36,6 +36,9 @@ std::vector<int> sweep_sizes(const PolicyWishes& wishes, const Workload& job, in
   return sizes;
 }
 
+// Over a link, weights queue up behind a micro-batch's KV cache: the ring bridges that.
+std::size_t ring_panels(bool unified) { return unified ? 8 : 32; }
+
 // Pages that are worth trying: small ones waste little host memory on tails, large ones make large
 // requests.
 std::vector<int> page_sizes(const PolicyWishes& wishes) {
@@ -43,94 +46,31 @@ std::vector<int> page_sizes(const PolicyWishes& wishes) {
   return {16, 64};
 }
 
-// Homes of weights and KV for a block of fixed size: minimise the seconds of a sweep, ties by less
-// disk, then less memory. nullopt where no homes fit.
-std::optional<Policy> solve_homes(const Profile& profile, const ModelShape& shape,
-                                  const SweepCost& cost, const TierLimits& limits, Policy policy) {
-  const bool unified = profile.unified;
-  // What the buffers take whatever the homes are, and what one whole share of each kind takes:
-  // read off the footprint itself, so that the programme prices what the run will allocate.
-  const auto with = [&](PerTier<double> weights, PerTier<double> kv) {
-    policy.weights = weights;
-    policy.kv = kv;
-    return footprint(shape, policy, unified);
-  };
-  const PerTier<double> kHost{0, 1, 0}, kDisk{0, 0, 1};
-  const Footprint all_disk = with(kDisk, kDisk), all_host = with(kHost, kHost);
-  const double weight_bytes = static_cast<double>(all_host.weights.host);
-  const double kv_bytes = static_cast<double>(all_host.kv.host);
-  const double kv_disk_bytes = static_cast<double>(all_disk.kv.disk);
-  const double tail_bytes = static_cast<double>(all_disk.kv.host);
-  const auto buffers = [&](const Footprint& f, Tier tier) {
-    return static_cast<double>(f.total(tier, unified)) -
-           static_cast<double>(tier == Tier::kHost ? f.weights.host + f.kv.host : 0);
-  };
-  // Buffers that exist only when something streams are counted as if it did.
-  const double device_buffers = unified ? 0 : buffers(all_disk, Tier::kDevice);
-  const double host_buffers = buffers(all_disk, Tier::kHost);
-
-  // In units of the time to compute, so that the tie-breaks stand well above the solver's
-  // tolerance of 1e-7: a thousandth of a sweep is no price for leaving the disk alone.
-  constexpr double tie = 1e-3;
-  LinearProgram lp;
-  const int t = lp.add_variable("sweep seconds", 1 / cost.compute());
-  const std::array w{lp.add_variable("weights device", unified ? 1e3 : tie),
-                     lp.add_variable("weights host", tie),
-                     lp.add_variable("weights disk", 2 * tie)};
-  const std::array y{lp.add_variable("kv device", unified ? 1e3 : tie),
-                     lp.add_variable("kv host", tie), lp.add_variable("kv disk", 2 * tie)};
-  lp.add_equal("all weights", {{w[0], 1}, {w[1], 1}, {w[2], 1}}, 1);
-  lp.add_equal("all kv", {{y[0], 1}, {y[1], 1}, {y[2], 1}}, 1);
-  lp.add_at_most("compute", {{t, -1}}, -cost.compute());
-  lp.add_at_most("disk", {{w[2], cost.weights_read}, {y[2], cost.kv_read + cost.kv_write}, {t, -1}},
-                 0);
-  if (!unified) {
-    lp.add_at_most("link down",
-                   {{w[1], cost.weights_down},
-                    {w[2], cost.weights_down},
-                    {y[1], cost.kv_down},
-                    {y[2], cost.kv_down},
-                    {t, -1}},
-                   0);
-    lp.add_at_most("link up", {{y[1], cost.kv_up}, {y[2], cost.kv_up}, {t, -1}}, 0);
-    lp.add_at_most("device memory", {{w[0], weight_bytes}, {y[0], kv_bytes}},
-                   static_cast<double>(limits.device) - device_buffers);
+// Shares in whole thousandths, in favour of the disk: the rest must fit to the byte.
+PerTier<double> in_thousandths(const PerTier<double>& wanted) {
+  PerTier<double> share;
+  share.device = std::floor(wanted.device * 1000 + 1e-6) / 1000;
+  share.host = std::floor(wanted.host * 1000 + 1e-6) / 1000;
+  if (wanted.disk < 5e-4) {  // none on disk: keep it so
+    if (share.device > 0 && share.host > 0)
+      share.host = 1 - share.device;
+    else
+      (share.device > 0 ? share.device : share.host) = 1;
   }
-  lp.add_at_most("host memory", {{w[1], weight_bytes}, {y[1], kv_bytes}, {y[2], tail_bytes}},
-                 static_cast<double>(limits.host) - host_buffers);
-  lp.add_at_most(
-      "disk space", {{y[2], kv_disk_bytes}},
-      static_cast<double>(limits.disk) - static_cast<double>(all_disk.pack + all_disk.kv_swap));
-  const auto solution = lp.solve();
-  if (solution.status != LinearProgram::Status::kOptimal) return std::nullopt;
-  // Shares in whole thousandths, in favour of the disk: the rest must fit to the byte.
-  const auto shares = [&](const std::array<int, 3>& of) {
-    PerTier<double> share;
-    share.device = std::floor(solution.x[static_cast<std::size_t>(of[0])] * 1000) / 1000;
-    share.host = std::floor(solution.x[static_cast<std::size_t>(of[1])] * 1000) / 1000;
-    if (solution.x[static_cast<std::size_t>(of[2])] < 5e-4) {  // none on disk: keep it so
-      if (share.device > 0 && share.host > 0)
-        share.host = 1 - share.device;
-      else
-        (share.device > 0 ? share.device : share.host) = 1;
-    }
-    share.disk = std::max(0.0, 1 - share.device - share.host);
-    if (share.disk < 1e-9) share.disk = 0;
-    return share;
-  };
-  policy.weights = shares(w);
-  policy.kv = shares(y);
-  return policy;
+  share.disk = std::max(0.0, 1 - share.device - share.host);
+  if (share.disk < 1e-9) share.disk = 0;
+  return share;
 }
 
-// Moves weights, then KV, from memory to disk until the footprint fits: buffers that the
-// programme saw as constants (and whole panels and pages) can leave it a little over.
+// Moves weights, then KV, from a memory to the next slower home until the footprint fits: buffers
+// that the programme saw as constants (and whole panels and pages) can leave it a little over.
 std::optional<Plan> fit(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
                         const TierLimits& limits, Policy policy, bool homes_are_fixed) {
+  const ModelShape shape = shape_for(policy);
   for (int step = 0; step < 60; ++step) {
-    Plan plan = price(profile, shape_for, job, policy);
-    const auto over = misfit(plan, limits, profile.unified);
-    if (!over) return plan;
+    const auto over =
+        misfit({policy, footprint(shape, policy, profile.unified)}, limits, profile.unified);
+    if (!over) return price(profile, shape_for, job, policy);
     if (homes_are_fixed || over->constraint == "disk") return std::nullopt;
     const Tier from = over->constraint == "host" ? Tier::kHost : Tier::kDevice;
     PerTier<double>& shares = policy.weights[from] > 0 ? policy.weights : policy.kv;
@@ -138,6 +78,7 @@ std::optional<Plan> fit(const Profile& profile, const ShapeFor& shape_for, const
     if (moved <= 0) return std::nullopt;
     shares[from] -= moved;
     if (shares[from] < 1e-9) shares[from] = 0;
+    if (from == Tier::kDevice) shares.host += moved;
     shares.disk = std::max(0.0, 1 - shares.device - shares.host);
   }
   return std::nullopt;
@@ -174,18 +115,15 @@ struct Candidate {
 Candidate candidate(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
                     const TierLimits& limits, const PolicyWishes& wishes, Policy policy) {
   const ModelShape shape = shape_for(policy);
-  policy.ring_bytes = 8 * shape.largest_panel_bytes();
+  policy.ring_bytes = ring_panels(profile.unified) * shape.largest_panel_bytes();
   if (wishes.percent) {
     set_percent(policy, *wishes.percent);
+  } else if (const auto placed =
+                 place(profile, shape, job, limits, policy, policy.block_sequences())) {
+    policy.weights = in_thousandths(placed->weights);
+    policy.kv = in_thousandths(placed->kv);
   } else {
-    const SweepLoad load =
-        one_block(job, policy) ? decode_load(job, policy) : steady_load(job, policy);
-    const auto solved =
-        solve_homes(profile, shape, sweep_cost(profile, shape, load, policy), limits, policy);
-    if (solved)
-      policy = *solved;
-    else
-      policy.weights = policy.kv = {0, 0, 1};
+    policy.weights = policy.kv = {0, 0, 1};
   }
   Candidate result;
   result.plan = fit(profile, shape_for, job, limits, policy, wishes.percent.has_value());
@@ -210,45 +148,147 @@ std::string message_of(const Infeasible& miss) {
 InfeasibleError::InfeasibleError(Infeasible what)
     : ConfigError(message_of(what)), infeasible(std::move(what)) {}
 
+namespace {
+
+// Sizes of a micro-batch that are worth trying: what the programme would have (a free block), that
+// in full tiles, and fractions and powers of two below, which the footprint may fit when that
+// doesn't.
+std::vector<int> batch_sizes(const PolicyWishes& wishes, const Workload& job, double block,
+                             int count) {
+  if (wishes.gpu_batch_size) return {*wishes.gpu_batch_size};
+  const double most = std::min(block, job.num_prompts) / count;
+  std::vector<int> sizes{1};
+  for (const double share : {1.0, 0.97, 0.9, 0.75, 0.5, 0.25}) {
+    const int size = static_cast<int>(most * share);
+    sizes.push_back(size);
+    const int tiles = static_cast<int>(size * count / kRowTile);
+    if (tiles > 0) sizes.push_back(static_cast<int>(tiles * kRowTile / count));
+  }
+  for (int size = 2; size <= std::min(most, 256.0); size *= 2) sizes.push_back(size);
+  sizes.push_back(static_cast<int>(std::ceil(job.num_prompts / count)));  // all in one block
+  std::erase_if(sizes, [&](int size) { return size < 1 || size > std::ceil(most); });
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+constexpr int kRounds = 8;  // of refinement
+
+class Search {
+ public:
+  Search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
+         const TierLimits& limits, const PolicyWishes& wishes)
+      : profile_(profile), shape_for_(shape_for), job_(job), limits_(limits), wishes_(wishes) {}
+
+  void try_micro_batches(int count, int page) {
+    Policy policy = wished(count, page);
+    policy.gpu_batch_size = wishes_.gpu_batch_size.value_or(std::max(1, 64 / count));
+    policy.sweep_tokens = steady_rows(job_, policy.block_sequences());
+    const ModelShape shape = shape_for_(policy);
+    policy.ring_bytes = ring_panels(profile_.unified) * shape.largest_panel_bytes();
+    auto free = place(profile_, shape, job_, limits_, policy, std::nullopt);
+    if (!free) {  // perhaps the disk has no room for swapping
+      Policy exact = policy;
+      exact.over_commit = false;
+      free = place(profile_, shape, job_, limits_, exact, std::nullopt);
+    }
+    // What the programme can't beat needn't be tried; it may be a little off.
+    if (free && best_ && 0.9 / free->seconds_per_token < best_->predicted.generated_tokens_per_s &&
+        job_.num_prompts > free->block)
+      return;
+    const double block = free ? free->block : 1;
+    for (const int size : batch_sizes(wishes_, job_, block, count))
+      for (const int rows : sweep_sizes(wishes_, job_, size * count)) {
+        policy.gpu_batch_size = size;
+        policy.sweep_tokens = rows;
+        if (try_policy(policy) && free) best_->worth = free->worth;
+      }
+  }
+
+  // Sizes and rows beside the best ones, as long as that brings something.
+  void refine() {
+    for (int round = 0; best_ && round < kRounds; ++round) {
+      const Policy around = best_->policy;
+      bool better = false;
+      for (const double factor : {0.75, 0.85, 0.94, 1.07, 1.2, 1.4}) {
+        Policy policy = around;
+        if (!wishes_.sweep_tokens) {
+          policy.sweep_tokens = std::max(
+              policy.block_sequences(),
+              static_cast<int>(std::lround(around.sweep_tokens * factor / kRowTile) * kRowTile));
+          if (policy.sweep_tokens != around.sweep_tokens) better = try_policy(policy) || better;
+        }
+        policy.gpu_batch_size = static_cast<int>(std::lround(around.gpu_batch_size * factor));
+        if (wishes_.gpu_batch_size || policy.gpu_batch_size < 1 ||
+            policy.block_sequences() > job_.num_prompts + policy.num_gpu_batches - 1)
+          continue;
+        policy.sweep_tokens =
+            wishes_.sweep_tokens.value_or(steady_rows(job_, policy.block_sequences()));
+        if (policy.sweep_tokens >= policy.block_sequences()) better = try_policy(policy) || better;
+      }
+      if (!better) return;
+    }
+  }
+
+  Plan best() const {
+    if (best_) return *best_;
+    if (nearest_) throw InfeasibleError(*nearest_);
+    throw ConfigError("no block size could be priced");
+  }
+
+ private:
+  Policy wished(int count, int page) const {
+    Policy policy;
+    policy.num_gpu_batches = count;
+    policy.page_positions = page;
+    policy.weight_bits = wishes_.weight_bits;
+    policy.kv_bits = wishes_.kv_bits;
+    policy.cpu_attention = wishes_.cpu_attention;
+    policy.max_positions = wishes_.max_positions;
+    policy.kv_positions = planned_positions(job_, wishes_.max_positions);
+    return policy;
+  }
+
+  // Whether it is the best so far.
+  bool try_policy(Policy policy) {
+    Candidate next = candidate(profile_, shape_for_, job_, limits_, wishes_, policy);
+    if (next.miss && next.miss->constraint == "disk") {  // then do without room for swapping
+      policy.over_commit = false;
+      next = candidate(profile_, shape_for_, job_, limits_, wishes_, policy);
+    }
+    if (next.miss && (!nearest_ || next.miss->missing_bytes < nearest_->missing_bytes))
+      nearest_ = next.miss;
+    if (!next.plan || (best_ && next.plan->predicted.generated_tokens_per_s <=
+                                    1.001 * best_->predicted.generated_tokens_per_s))
+      return false;
+    const auto worth = best_ ? best_->worth : std::nullopt;
+    best_ = next.plan;
+    best_->worth = worth;
+    return true;
+  }
+
+  const Profile& profile_;
+  const ShapeFor& shape_for_;
+  const Workload& job_;
+  const TierLimits& limits_;
+  const PolicyWishes& wishes_;
+  std::optional<Plan> best_;
+  std::optional<Infeasible> nearest_;
+};
+
+}  // namespace
+
 Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
             const TierLimits& limits, const PolicyWishes& wishes) {
-  std::vector<int> sizes{1, 2, 4, 8, 16, 32, 64, 128, 256}, counts{1, 2, 4, 8};
-  if (wishes.gpu_batch_size) sizes = {*wishes.gpu_batch_size};
+  std::vector<int> counts{1, 2, 4, 8};
   if (wishes.num_gpu_batches) counts = {*wishes.num_gpu_batches};
-
-  std::optional<Plan> best;
-  std::optional<Infeasible> nearest;
-  for (const int size : sizes)
-    for (const int count : counts) {
-      if (!wishes.gpu_batch_size && size * count > 1 && size * count > 2 * job.num_prompts)
-        continue;  // the job would never fill it
-      for (const int rows : sweep_sizes(wishes, job, size * count))
-        for (const int page : page_sizes(wishes)) {
-          Policy policy;
-          policy.gpu_batch_size = size;
-          policy.num_gpu_batches = count;
-          policy.sweep_tokens = rows;
-          policy.page_positions = page;
-          policy.weight_bits = wishes.weight_bits;
-          policy.kv_bits = wishes.kv_bits;
-          policy.cpu_attention = wishes.cpu_attention;
-          policy.max_positions = wishes.max_positions;
-          policy.kv_positions = planned_positions(job, wishes.max_positions);
-          Candidate next = candidate(profile, shape_for, job, limits, wishes, policy);
-          if (next.miss && next.miss->constraint == "disk") {  // then do without room for swapping
-            policy.over_commit = false;
-            next = candidate(profile, shape_for, job, limits, wishes, policy);
-          }
-          if (next.miss && (!nearest || next.miss->missing_bytes < nearest->missing_bytes))
-            nearest = next.miss;
-          if (next.plan && (!best || next.plan->predicted.generated_tokens_per_s >
-                                         1.001 * best->predicted.generated_tokens_per_s))
-            best = next.plan;
-        }
-    }
-  if (best) return *best;
-  if (nearest) throw InfeasibleError(*nearest);
-  throw ConfigError("no block size could be priced");
+  Search search(profile, shape_for, job, limits, wishes);
+  for (const int count : counts) {
+    if (count > 1 && count > job.num_prompts && !wishes.num_gpu_batches) continue;
+    for (const int page : page_sizes(wishes)) search.try_micro_batches(count, page);
+  }
+  search.refine();
+  return search.best();
 }
 
 }  // namespace barge

@@ -9,7 +9,9 @@
 #include "core/errors.h"
 #include "policy/cost_model.h"
 #include "policy/footprint.h"
+#include "policy/placement.h"
 #include "policy/policy.h"
+#include "policy/prediction.h"
 #include "policy/profile.h"
 
 namespace barge {
@@ -24,15 +26,11 @@ struct PolicyWishes {
   int page_positions = 0;  // 0: so that a page is a large request
 };
 
-/// Bytes that may be used.
-struct TierLimits {
-  std::size_t device = 0, host = 0, disk = 0;
-};
-
 struct Plan {
   Policy policy;
   Footprint footprint;
   Prediction predicted;
+  std::optional<Worth> worth;  // of a plan that was searched
 };
 
 /// Nothing fits: the nearest policy, and by how much it misses.
@@ -53,9 +51,11 @@ class InfeasibleError : public ConfigError {
 /// `shape_for(policy)`: the model's shape, whose workspace depends on the sweep's rows.
 using ShapeFor = std::function<ModelShape(const Policy&)>;
 
-/// The plan with the most generated tokens per second: for each of a few block sizes, a linear
-/// programme chooses the homes of weights and KV cache; the footprint then says whether it fits to
-/// the byte. Throws InfeasibleError if nothing fits.
+/// The plan with the most generated tokens per second: for each number of micro-batches and page
+/// size, a linear programme chooses the block and the homes of weights and KV cache; around that
+/// block, sizes in full tiles and of like kind are tried, with homes for each; the footprint then
+/// says whether it fits to the byte, and the prediction which is best. Ties go to less disk, then
+/// to the smaller block. Throws InfeasibleError if nothing fits.
 Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
             const TierLimits& limits, const PolicyWishes& wishes);
 

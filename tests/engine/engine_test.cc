@@ -313,9 +313,7 @@ TEST(Engine, AllocatesWhatTheFootprintSays) {
       std::string tags = concat("link ", c.link, ", weights on host ", c.weights.host, ": ");
       for (const auto& [tag, bytes] : test.budgets[tier].by_tag())
         tags += concat(tag, " ", bytes, ", ");
-      EXPECT_LE(test.budgets[tier].used(), plan) << tags;
-      // Nothing is planned for in vain either, but for what look-ups may take of the ring.
-      EXPECT_GE(test.budgets[tier].used() + planned.lookup_host, plan) << tags;
+      EXPECT_EQ(test.budgets[tier].used(), plan) << tags;
     }
   }
 }

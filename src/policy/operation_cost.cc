@@ -1,0 +1,42 @@
+#include "policy/operation_cost.h"
+
+#include <cmath>
+
+#include "core/row_tile.h"
+
+namespace barge {
+namespace {
+
+// Small products are measured as they are.
+double in_tiles(double rows) {
+  return rows < kRowTile ? rows : std::ceil(rows / kRowTile) * kRowTile;
+}
+
+double attention_operations(double heads, double head_dim, double keys) {
+  return 4 * heads * head_dim * keys;
+}
+
+}  // namespace
+
+double OperationCost::product(double rows, double outputs, double inputs, int weight_bits) const {
+  return product_of_full_tiles(in_tiles(rows), outputs, inputs, weight_bits);
+}
+
+double OperationCost::product_of_full_tiles(double rows, double outputs, double inputs,
+                                            int weight_bits) const {
+  if (rows <= 0) return 0;
+  return 2 * rows * outputs * inputs / profile_.products_of(weight_bits).at(rows);
+}
+
+double OperationCost::prefill_attention(double heads, double head_dim, double keys) const {
+  return attention_operations(heads, head_dim, keys) / profile_.prefill_attention;
+}
+
+double OperationCost::decode_attention(double heads, double head_dim, double keys,
+                                       double record_bytes, int kv_bits) const {
+  const Profile::Attention& rates = profile_.attention_of(kv_bits);
+  return record_bytes * keys / rates.bytes +
+         attention_operations(heads, head_dim, keys) / rates.ops;
+}
+
+}  // namespace barge
