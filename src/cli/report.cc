@@ -99,6 +99,8 @@ Json report(const EngineStats& stats, const EngineStats& before, Budgets& all_bu
 Json report(Session& session, double seconds, const ReportStart& start) {
   Json json =
       report(session.engine->stats(), start.stats, session.machine.budgets, session.plan, seconds);
+  json["sweeps_against_plan"] =
+      session.watch->predicted() > 0 ? session.watch->seconds() / session.watch->predicted() : 0;
   json["peak_rss_bytes"] = peak_resident_bytes();
   json["io"] = {{"read_bytes", io_field("read_bytes:") - start.read_bytes},
                 {"write_bytes", io_field("write_bytes:") - start.write_bytes}};

@@ -74,6 +74,11 @@ int run(const Options& o) {
     std::printf(
         "%.1f generated tokens/s (%zu in %s)\n", json["generated_tokens_per_s"].get<double>(),
         json["generated_tokens"].get<std::size_t>(), format_duration(summary.seconds).c_str());
+    std::printf(
+        "%.1f were predicted for the whole job; its sweeps took %.2f of what the plan says of "
+        "them\n",
+        session.plan.predicted.generated_tokens_per_s,
+        session.watch->seconds() / session.watch->predicted());
   }
   if (!summary.stopped) return 0;
   log::warning(concat("stopped with ", summary.completed + summary.failed, " of ", summary.lines,

@@ -58,6 +58,9 @@ Session::Session(const Options& o, const Workload& job)
   Target target = this_machine(machine);
   target.limits.host -= machine.budgets.host.used();
   plan = make_plan(o, model, target, job);
+  profile = target.profile;
+  watch.emplace(profile, shape_for(o, model, target)(plan.policy), plan.policy,
+                [this] { return engine->stats(); });
   log::info(describe_plan(plan, machine.limits(), machine.device().unified()));
 }
 
@@ -76,7 +79,10 @@ void Session::load(const Options& o, bool hash_logits) {
   options.eos.assign(tokenizer->eos().begin(), tokenizer->eos().end());
   options.hash_logits = hash_logits;
   options.attention_threads = o.threads;
-  options.on_sweep = on_sweep;
+  options.on_sweep = [this](const SweepRecord& sweep) {
+    watch->add(sweep);
+    if (on_sweep) on_sweep(sweep);
+  };
   options.trace = machine.trace.get();
   options.on_failure = [this](const std::exception& e) {
     if (dynamic_cast<const DeviceError*>(&e) == nullptr) return;

@@ -8,6 +8,7 @@
 
 #include "cli/accelerator.h"
 #include "cli/options.h"
+#include "cli/plan_watch.h"
 #include "cli/planning.h"
 #include "core/trace.h"
 #include "engine/text_engine.h"
@@ -47,8 +48,10 @@ class Session {
   MemoryBudget::Reservation tokenizer_memory;
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat;
+  Profile profile;
   Plan plan;
-  std::function<void(const SweepRecord&)> on_sweep;  // Engine::Options', if set before `load`
+  std::optional<PlanWatch> watch;                    // sees the sweeps, on the engine's thread
+  std::function<void(const SweepRecord&)> on_sweep;  // so does this, if set
   std::unique_ptr<Engine> engine;                    // these two only after `load`
   std::unique_ptr<TextEngine> text;
 };
