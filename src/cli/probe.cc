@@ -50,6 +50,10 @@ void add_probe(CLI::App& app) {
       std::printf("  products with %d-bit weights\n", bits);
       curve(rates, "    %5.0f rows           %10.2f Gop/s\n", 1e9);
     }
+    for (const auto& [bits, rates] : p.narrow_products) {
+      std::printf("  narrow products with %d-bit weights\n", bits);
+      curve(rates, "    %5.0f rows           %10.2f Gop/s\n", 1e9);
+    }
     for (const auto& [bits, rates] : p.decode_attention) {
       std::printf("  decode attention over %d-bit KV\n", bits);
       line("  KV", rates.bytes / 1e9, "GB/s");

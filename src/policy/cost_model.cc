@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "core/bytes.h"
@@ -48,40 +49,50 @@ SweepPricer::SweepPricer(const Profile& profile, const ModelShape& shape, const 
       head_dim_(shape.head_dim),
       layers_(shape.layers),
       vocab_(shape.vocab),
-      record_bytes_(static_cast<double>(shape.kv_record_bytes)),
-      weight_bytes_(static_cast<double>(shape.weight_bytes())) {
-  double ffn = 0;
+      record_bytes_(static_cast<double>(shape.kv_record_bytes)) {
   std::size_t run = kRunBytes;
   if (policy.ring_bytes > 0) run = std::min(run, policy.ring_bytes / 4);
+  double ffn = 0;
+  std::map<double, double> outputs_by_inputs;
   for (const auto& m : shape.matrices) {
     if (!m.visited) continue;
-    const auto size = static_cast<double>(m.rows) * static_cast<double>(m.cols);
+    const auto inputs = static_cast<double>(m.cols), outputs = static_cast<double>(m.rows);
     std::size_t bytes = 0;
     for (const std::size_t panel : m.panel_bytes) bytes += panel;
-    calls_ += static_cast<double>(divide_up(bytes, std::max(run, m.panel_bytes.front())));
-    (m.rows == shape.vocab ? output_parameters_ : parameters_) += size;
-    if (m.rows != shape.vocab) ffn = std::max(ffn, static_cast<double>(m.cols));
+    const std::size_t request = std::min(bytes, std::max(run, m.panel_bytes.front()));
+    weight_bytes_ += static_cast<double>(bytes);
+    read_seconds_ +=
+        static_cast<double>(bytes) / profile.disk_read.at(static_cast<double>(request));
+    calls_ += static_cast<double>(divide_up(bytes, request));
+    if (m.rows == shape.vocab) {
+      output_inputs_ = inputs;
+      output_outputs_ += outputs;
+    } else {
+      ffn = std::max(ffn, inputs);
+      outputs_by_inputs[inputs] += outputs;
+    }
   }
+  inputs_and_outputs_.assign(outputs_by_inputs.begin(), outputs_by_inputs.end());
   calls_ += layers_ * (kCallsALayer + 2.0 * policy.num_gpu_batches);
   // Two norms, q and k rotated, k and v encoded, an activation function.
   numbers_a_row_ =
       layers_ * (2.0 * shape.hidden + (heads_ + 3.0 * shape.kv_heads) * head_dim_ + ffn);
   const auto page = static_cast<double>(page_bytes(shape, policy));
-  read_rate_ =
-      profile.disk_read.at(static_cast<double>(std::max(run, shape.largest_panel_bytes())));
   kv_read_rate_ = profile.disk_read.at(page);
   kv_write_rate_ = profile.disk_write.at(page);
 }
 
 SweepCost SweepPricer::cost(const SweepLoad& load) const {
   const double kv_position = record_bytes_ * layers_;
-  const auto product = [&](double rows, double parameters) {
-    return load.mean ? operation_.product_of_full_tiles(rows, parameters, 1, weight_bits_)
-                     : operation_.product(rows, parameters, 1, weight_bits_);
+  const auto product = [&](double rows, double outputs, double inputs) {
+    return load.mean ? operation_.product_of_full_tiles(rows, outputs, inputs, weight_bits_)
+                     : operation_.product(rows, outputs, inputs, weight_bits_);
   };
   SweepCost cost;
-  cost.products = product(load.rows, parameters_);
-  cost.output = product(load.logits, output_parameters_) + operation_.draw(load.logits * vocab_);
+  for (const auto& [inputs, outputs] : inputs_and_outputs_)
+    cost.products += product(load.rows, outputs, inputs);
+  cost.output =
+      product(load.logits, output_outputs_, output_inputs_) + operation_.draw(load.logits * vocab_);
   cost.prefill_attention =
       layers_ * operation_.prefill_attention(heads_, head_dim_, load.prompt_keys);
   cost.decode_attention =
@@ -95,7 +106,7 @@ SweepCost SweepPricer::cost(const SweepLoad& load) const {
     cost.kv_down = read / profile_.link_down;
     cost.kv_up = written / profile_.link_up;
   }
-  cost.weights_read = weight_bytes_ / read_rate_;
+  cost.weights_read = read_seconds_;
   cost.kv_read = read / kv_read_rate_;
   cost.kv_write = written / kv_write_rate_;
   return cost;

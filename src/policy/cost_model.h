@@ -1,5 +1,8 @@
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "policy/model_shape.h"
 #include "policy/operation_cost.h"
 #include "policy/policy.h"
@@ -69,9 +72,12 @@ class SweepPricer {
   const OperationCost operation_;
   int weight_bits_, kv_bits_;
   double heads_, head_dim_, layers_, vocab_, record_bytes_;
-  double parameters_ = 0, output_parameters_ = 0;  // that multiply
+  // Outputs that multiply, of all matrices with so many inputs.
+  std::vector<std::pair<double, double>> inputs_and_outputs_;
+  double output_inputs_ = 0, output_outputs_ = 0;  // of the output layer
   double numbers_a_row_ = 0, calls_ = 0;
-  double weight_bytes_, read_rate_, kv_read_rate_, kv_write_rate_;
+  double weight_bytes_ = 0, read_seconds_ = 0;  // of what a sweep visits
+  double kv_read_rate_, kv_write_rate_;
 };
 
 }  // namespace barge

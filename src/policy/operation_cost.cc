@@ -25,7 +25,7 @@ double OperationCost::product(double rows, double outputs, double inputs, int we
 double OperationCost::product_of_full_tiles(double rows, double outputs, double inputs,
                                             int weight_bits) const {
   if (rows <= 0) return 0;
-  return 2 * rows * outputs * inputs / profile_.products_of(weight_bits).at(rows);
+  return 2 * rows * outputs * inputs / profile_.product_rate(weight_bits, rows, inputs);
 }
 
 double OperationCost::prefill_attention(double heads, double head_dim, double keys) const {

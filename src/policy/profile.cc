@@ -1,5 +1,6 @@
 #include "policy/profile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -87,6 +88,13 @@ class Reader {
 }  // namespace
 
 const Curve& Profile::products_of(int bits) const { return next_wider(products, bits); }
+double Profile::product_rate(int bits, double rows, double inputs) const {
+  const double wide = products_of(bits).at(rows);
+  if (narrow_products.empty() || inputs >= kWide) return wide;
+  const double narrow = next_wider(narrow_products, bits).at(rows);
+  const double share = std::clamp((inputs - kNarrow) / (kWide - kNarrow), 0.0, 1.0);
+  return narrow + share * (wide - narrow);
+}
 const Profile::Attention& Profile::attention_of(int bits) const {
   return next_wider(decode_attention, bits);
 }
@@ -96,6 +104,11 @@ std::string profile_to_json(const Profile& profile) {
   for (const auto& [bits, curve] : profile.products) {
     products[std::to_string(bits)] = to_json(curve, "rows", "ops_per_s");
     residuals[concat("products_", bits)] = curve.residual();
+  }
+  Json narrow = Json::object();
+  for (const auto& [bits, curve] : profile.narrow_products) {
+    narrow[std::to_string(bits)] = to_json(curve, "rows", "ops_per_s");
+    residuals[concat("narrow_products_", bits)] = curve.residual();
   }
   for (const auto& [bits, rates] : profile.decode_attention)
     attention[std::to_string(bits)] = {{"bytes_per_s", rates.bytes}, {"ops_per_s", rates.ops}};
@@ -117,6 +130,7 @@ std::string profile_to_json(const Profile& profile) {
               {"disk_write", to_json(profile.disk_write, "request_bytes", "bytes_per_s")},
               {"host_copy_bytes_per_s", profile.host_copy},
               {"products", products},
+              {"narrow_products", narrow},
               {"decode_attention", attention},
               {"prefill_attention_ops_per_s", profile.prefill_attention},
               {"elementwise_numbers_per_s", profile.elementwise},
@@ -153,6 +167,11 @@ Profile profile_from_json(const std::string& text, const std::string& source) {
     read.by_bits("products", [&](int bits, const Json& points) {
       p.products[bits] = read.curve(points, concat("products.", bits), "rows", "ops_per_s");
     });
+    if (json.contains("narrow_products") && !json.at("narrow_products").empty())
+      read.by_bits("narrow_products", [&](int bits, const Json& points) {
+        p.narrow_products[bits] =
+            read.curve(points, concat("narrow_products.", bits), "rows", "ops_per_s");
+      });
     read.by_bits("decode_attention", [&](int bits, const Json& rates) {
       p.decode_attention[bits] = {read.positive(rates, "bytes_per_s"),
                                   read.positive(rates, "ops_per_s")};

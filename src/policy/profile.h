@@ -25,6 +25,7 @@ struct Profile {
   double host_copy = 0;           // bytes read and written once each
   std::map<int, Curve> products;  // operations (one multiply-add is two) by rows, for each width of
                                   // weights in bits; they come from memory and are decoded
+  std::map<int, Curve> narrow_products;  // likewise, of kNarrow inputs; empty: not known apart
   /// A decoding sequence's attention takes bytes of KV / bytes + operations / ops seconds.
   struct Attention {
     double bytes = 0, ops = 0;
@@ -35,6 +36,9 @@ struct Profile {
   double draw = 0;                            // logits of tokens that are drawn
   double call_seconds = 0;                    // of an operation on next to nothing
 
+  static constexpr double kNarrow = 512, kWide = 2048;
+  /// Operations a second, between narrow and wide products by the inputs.
+  double product_rate(int bits, double rows, double inputs) const;
   /// Those of the next greater width that was measured, else of the widest.
   const Curve& products_of(int bits) const;
   const Attention& attention_of(int bits) const;

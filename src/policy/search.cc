@@ -36,8 +36,12 @@ std::vector<int> sweep_sizes(const PolicyWishes& wishes, const Workload& job, in
   return sizes;
 }
 
-// Over a link, weights queue up behind a micro-batch's KV cache: the ring bridges that.
-std::size_t ring_panels(bool unified) { return unified ? 8 : 32; }
+// Of the weight ring. A disk is fast with some MiB under way, however small the panels are; over a
+// link, weights queue up behind a micro-batch's KV cache, and the ring bridges that.
+std::size_t good_ring(const ModelShape& shape, bool unified) {
+  const std::size_t panel = shape.largest_panel_bytes();
+  return unified ? std::max(8 * panel, 8_MiB) : std::max(32 * panel, 32_MiB);
+}
 
 // Pages that are worth trying: small ones waste little host memory on tails, large ones make large
 // requests.
@@ -115,7 +119,6 @@ struct Candidate {
 Candidate candidate(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
                     const TierLimits& limits, const PolicyWishes& wishes, Policy policy) {
   const ModelShape shape = shape_for(policy);
-  policy.ring_bytes = ring_panels(profile.unified) * shape.largest_panel_bytes();
   if (wishes.percent) {
     set_percent(policy, *wishes.percent);
   } else if (const auto placed =
@@ -185,7 +188,7 @@ class Search {
     policy.gpu_batch_size = wishes_.gpu_batch_size.value_or(std::max(1, 64 / count));
     policy.sweep_tokens = steady_rows(job_, policy.block_sequences());
     const ModelShape shape = shape_for_(policy);
-    policy.ring_bytes = ring_panels(profile_.unified) * shape.largest_panel_bytes();
+    policy.ring_bytes = good_ring(shape, profile_.unified);
     auto free = place(profile_, shape, job_, limits_, policy, std::nullopt);
     if (!free) {  // perhaps the disk has no room for swapping
       Policy exact = policy;
@@ -252,8 +255,11 @@ class Search {
   // Whether it is the best so far.
   bool try_policy(Policy policy) {
     Candidate next = candidate(profile_, shape_for_, job_, limits_, wishes_, policy);
-    if (next.miss && next.miss->constraint == "disk") {  // then do without room for swapping
-      policy.over_commit = false;
+    if (next.miss) {  // then do without room for swapping, or for much of a ring
+      if (next.miss->constraint == "disk")
+        policy.over_commit = false;
+      else
+        policy.ring_bytes = 0;
       next = candidate(profile_, shape_for_, job_, limits_, wishes_, policy);
     }
     if (next.miss && (!nearest_ || next.miss->missing_bytes < nearest_->missing_bytes))

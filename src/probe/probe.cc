@@ -15,7 +15,8 @@
 namespace barge {
 namespace {
 
-constexpr int kInputs = 2048, kOutputs = 1024, kMostRows = 1024;
+constexpr int kInputs = static_cast<int>(Profile::kWide), kOutputs = 1024, kMostRows = 1024;
+constexpr int kNarrow = static_cast<int>(Profile::kNarrow);  // inputs and outputs
 constexpr int kActivated = 4096, kVocab = 32000;
 constexpr std::size_t kCopied = 8_MiB;
 constexpr std::size_t kWeights = 32_MiB;  // more than most caches keep of a model that passes by
@@ -111,7 +112,7 @@ class Probe {
                           one.wait();
                           other.wait();
                         });
-    Product product(*this, WeightFormat{dense_}, kMostRows);
+    Product product(*this, WeightFormat{dense_}, kInputs, kOutputs, kMostRows);
     const double computing = median_seconds([&] { product.start().wait(); });
     const double both = median_seconds([&] {
       const Event computed = product.start(), copied = down(from.data());
@@ -127,10 +128,15 @@ class Probe {
                                         {16, {dense_}}};
     if (options_.compute == DType::kF32) formats[32] = {Encoding::kF32};
     for (const auto& [bits, format] : formats) {
-      std::vector<Curve::Point> rates;
-      for (const int rows : {1, 16, 64, 128, 256, kMostRows})
-        rates.push_back({1.0 * rows, 2.0 * rows * kInputs * kOutputs / time_product(format, rows)});
-      profile.products[bits] = Curve::fit(std::move(rates));
+      const auto measure = [&](int inputs, int outputs) {
+        std::vector<Curve::Point> rates;
+        for (const int rows : {1, 16, 64, 128, 256, kMostRows})
+          rates.push_back({1.0 * rows, 2.0 * rows * inputs * outputs /
+                                           time_product(format, inputs, outputs, rows)});
+        return Curve::fit(std::move(rates));
+      };
+      profile.products[bits] = measure(kInputs, kOutputs);
+      profile.narrow_products[bits] = measure(kNarrow, kNarrow);
     }
     const Buffer y = numbers(1, 16, DType::kF32);
     profile.call_seconds =
@@ -219,25 +225,25 @@ class Probe {
     });
   }
 
-  // Products of kInputs by kOutputs, one panel after the other, so that each comes from memory.
+  // Products of `inputs` by `outputs`, one panel after the other, so that each comes from memory.
   class Product {
    public:
-    Product(const Probe& probe, const WeightFormat& format, int rows)
+    Product(const Probe& probe, const WeightFormat& format, int inputs, int outputs, int rows)
         : probe_(probe),
-          layout_(panel_layout(format, kOutputs, kInputs)),
+          layout_(panel_layout(format, outputs, inputs)),
           rows_(rows),
           panels_(std::max<std::size_t>(kWeights / layout_.bytes, 1)),
           weights_(
               probe.zeros(probe.device_.allocate(Tier::kDevice, panels_ * layout_.bytes, "probe"))),
-          x_(probe.device_.allocate(Tier::kDevice, rows * kInputs * size_of(probe.options_.compute),
+          x_(probe.device_.allocate(Tier::kDevice, rows * inputs * size_of(probe.options_.compute),
                                     "probe")),
-          y_(probe.device_.allocate(Tier::kDevice, rows * kOutputs * sizeof(float), "probe")) {}
+          y_(probe.device_.allocate(Tier::kDevice, rows * outputs * sizeof(float), "probe")) {}
 
     Event start() {
       const WeightPanel panel{weights_.data() + next_ * layout_.bytes, layout_};
       next_ = (next_ + 1) % panels_;
-      const MatrixView in{x_.data(), probe_.options_.compute, rows_, kInputs, kInputs};
-      const MatrixView out{y_.data(), DType::kF32, rows_, kOutputs, kOutputs};
+      const MatrixView in{x_.data(), probe_.options_.compute, rows_, layout_.cols, layout_.cols};
+      const MatrixView out{y_.data(), DType::kF32, rows_, layout_.rows, layout_.rows};
       probe_.kernels_->linear(in, std::span(&panel, 1), nullptr, out, Epilogue::kStore);
       return probe_.device_.compute().record();
     }
@@ -251,8 +257,8 @@ class Probe {
     const Buffer weights_, x_, y_;
   };
 
-  double time_product(const WeightFormat& format, int rows) const {
-    Product product(*this, format, rows);
+  double time_product(const WeightFormat& format, int inputs, int outputs, int rows) const {
+    Product product(*this, format, inputs, outputs, rows);
     return median_seconds([&] { product.start().wait(); });
   }
 
