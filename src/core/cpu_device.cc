@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
@@ -25,23 +26,32 @@ class Link {
  public:
   explicit Link(double bytes_per_second) : rate_(bytes_per_second) {}
 
-  // Copies, then waits for the moment at which the link would have been done.
+  // Copies, then waits for the moment at which the link would have been done. Sleep is coarse: what
+  // it would take too long is made up for by the next copies, which wait less.
   void transfer(void* to, const void* from, std::size_t bytes) {
-    const auto begin = std::chrono::steady_clock::now();
+    using Time = std::chrono::steady_clock::time_point;
     const auto takes = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
         Seconds(static_cast<double>(bytes) / rate_));
+    Time due;
+    {
+      const std::scoped_lock lock(mutex_);
+      due = free_ = std::max(free_, std::chrono::steady_clock::now()) + takes;
+    }
     std::memcpy(to, from, bytes);
-    std::this_thread::sleep_until(begin + takes);
-    const Seconds took = std::chrono::steady_clock::now() - begin;
+    if (due - std::chrono::steady_clock::now() > kShortestSleep) std::this_thread::sleep_until(due);
     bytes_ += bytes;
-    microseconds_ += std::llround(took.count() * 1e6);
+    microseconds_ += std::llround(Seconds(takes).count() * 1e6);
   }
 
   std::size_t bytes() const { return bytes_; }
   double seconds() const { return static_cast<double>(microseconds_) * 1e-6; }
 
  private:
+  static constexpr std::chrono::microseconds kShortestSleep{200};
+
   const double rate_;
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point free_;  // when all copies so far are through; of mutex_
   std::atomic<std::size_t> bytes_ = 0;
   std::atomic<std::int64_t> microseconds_ = 0;
 };

@@ -139,30 +139,24 @@ class Probe {
       profile.narrow_products[bits] = measure(kNarrow, kNarrow);
     }
     const Buffer y = numbers(1, 16, DType::kF32);
-    profile.call_seconds =
-        median_seconds([&] {
-          for (int i = 0; i < 16; ++i)
-            kernels_->activate(Kernels::Activation::kSilu, matrix(y, 1, 16), {}, matrix(y, 1, 16));
-          device_.compute().record().wait();
-        }) /
-        16;
+    profile.call_seconds = seconds_each([&] {
+      kernels_->activate(Kernels::Activation::kSilu, matrix(y, 1, 16), {}, matrix(y, 1, 16));
+    });
   }
 
   void measure_elementwise(Profile& profile) {
     const Buffer a = numbers(64, kActivated, DType::kF32), b = numbers(64, kActivated, DType::kF32);
     const MatrixView gate = matrix(a, 64, kActivated), up = matrix(b, 64, kActivated);
-    profile.elementwise = 64 * kActivated / median_seconds([&] {
+    profile.elementwise = 64 * kActivated / seconds_each([&] {
                             kernels_->activate(Kernels::Activation::kSilu, gate, up, gate);
-                            device_.compute().record().wait();
                           });
     constexpr int kDrawn = 8;
     const Buffer c = numbers(kDrawn, kVocab, DType::kF32);
     const Buffer ids = device_.allocate(Tier::kDevice, kDrawn * sizeof(std::int32_t), "probe");
     const std::vector<DrawParams> params(kDrawn);
-    profile.draw = kDrawn * kVocab / median_seconds([&] {
+    profile.draw = kDrawn * kVocab / seconds_each([&] {
                      kernels_->draw(matrix(c, kDrawn, kVocab), params,
                                     reinterpret_cast<std::int32_t*>(ids.data()));
-                     device_.compute().record().wait();
                    });
   }
 
@@ -218,10 +212,9 @@ class Probe {
                        .first_position = kKeys - rows,
                        .prompt = rows > 1,
                        .pages = std::span(&starts[i], 1)});
-    return median_seconds([&] {
+    return seconds_each([&] {
       kernels_->attend(format, kKeys, spans, heads, 0.125f, matrix(q, all_rows, heads * kHeadDim),
                        matrix(out, all_rows, heads * kHeadDim));
-      device_.compute().record().wait();
     });
   }
 
@@ -239,12 +232,15 @@ class Probe {
                                     "probe")),
           y_(probe.device_.allocate(Tier::kDevice, rows * outputs * sizeof(float), "probe")) {}
 
-    Event start() {
+    void give() {
       const WeightPanel panel{weights_.data() + next_ * layout_.bytes, layout_};
       next_ = (next_ + 1) % panels_;
       const MatrixView in{x_.data(), probe_.options_.compute, rows_, layout_.cols, layout_.cols};
       const MatrixView out{y_.data(), DType::kF32, rows_, layout_.rows, layout_.rows};
       probe_.kernels_->linear(in, std::span(&panel, 1), nullptr, out, Epilogue::kStore);
+    }
+    Event start() {
+      give();
       return probe_.device_.compute().record();
     }
 
@@ -259,7 +255,23 @@ class Probe {
 
   double time_product(const WeightFormat& format, int inputs, int outputs, int rows) const {
     Product product(*this, format, inputs, outputs, rows);
-    return median_seconds([&] { product.start().wait(); });
+    return seconds_each([&] { product.give(); });
+  }
+
+  // Of an operation that the stream is given again and again: to give it and to wait for it are no
+  // part of it.
+  double seconds_each(const std::function<void()>& give) const {
+    constexpr double kBatchSeconds = 3e-3;
+    const auto batch = [&](int count) {
+      for (int i = 0; i < count; ++i) give();
+      device_.compute().record().wait();
+    };
+    batch(1);
+    const Seconds begin = device_.clock().now();
+    batch(4);
+    const double once = (device_.clock().now() - begin).count() / 4;
+    const int count = std::clamp(static_cast<int>(kBatchSeconds / once), 1, 256);
+    return median_seconds([&] { batch(count); }) / count;
   }
 
   // The median of some runs after the first, which warms caches up.
