@@ -1,7 +1,8 @@
+#include "cli/report.h"
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/report.h"
 
 namespace barge {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cli/accelerator.h"
 #include "cli/options.h"
-#include "cli/plan_watch.h"
+#include "engine/plan_watch.h"
 #include "cli/planning.h"
 #include "core/trace.h"
 #include "engine/text_engine.h"

@@ -34,15 +34,17 @@ std::vector<Neighbour> neighbours(const Profile& profile, const ShapeFor& shape_
   };
   for (const double factor : {0.5, 2.0}) {
     const int size = std::max(1, static_cast<int>(chosen.gpu_batch_size * factor));
-    add(concat("micro-batches of ", size, " sequences"), with([&](Policy& p) {
-          p.gpu_batch_size = size;
-          p.sweep_tokens = steady_rows(job, p.block_sequences());
-        }));
+    if (size != chosen.gpu_batch_size)
+      add(concat("micro-batches of ", size, " sequences"), with([&](Policy& p) {
+            p.gpu_batch_size = size;
+            p.sweep_tokens = steady_rows(job, p.block_sequences());
+          }));
     const int count = std::max(1, static_cast<int>(chosen.num_gpu_batches * factor));
-    add(concat(count, " micro-batch", count == 1 ? "" : "es"), with([&](Policy& p) {
-          p.num_gpu_batches = count;
-          p.sweep_tokens = steady_rows(job, p.block_sequences());
-        }));
+    if (count != chosen.num_gpu_batches)
+      add(concat(count, " micro-batch", count == 1 ? "" : "es"), with([&](Policy& p) {
+            p.num_gpu_batches = count;
+            p.sweep_tokens = steady_rows(job, p.block_sequences());
+          }));
     const int rows = static_cast<int>(chosen.sweep_tokens * factor);
     add(concat("at most ", std::max(rows, chosen.block_sequences()), " tokens a sweep"),
         with([&](Policy& p) { p.sweep_tokens = rows; }));

@@ -1,4 +1,4 @@
-#include "cli/plan_watch.h"
+#include "engine/plan_watch.h"
 
 #include <array>
 #include <cmath>
