@@ -123,6 +123,7 @@ nlohmann::json infeasible_to_json(const Infeasible& miss, bool unified) {
   return {{"infeasible",
            {{"constraint", miss.constraint},
             {"missing_bytes", miss.missing_bytes},
+            {"smallest_bytes", miss.smallest_bytes},
             {"nearest",
              {{"policy", nlohmann::json::parse(policy_to_json(miss.nearest.policy))},
               {"bytes", tiers_to_json(totals(miss.nearest, unified))}}}}}};

@@ -43,6 +43,9 @@ void serve(const Options& o) {
   server.wait();
   log::info("stopping at the end of the sweep; batches go on at the next start");
   server.stop();
+  if (session.watch->predicted() > 0)
+    log::info(concat("sweeps took ", session.watch->seconds() / session.watch->predicted(),
+                     " of what the plan says of them"));
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ std::optional<Infeasible> misfit(const Plan& plan, const TierLimits& limits, boo
     const std::size_t wanted = plan.footprint.total(tier, unified);
     if (wanted <= limit) continue;
     if (!worst || wanted - limit > worst->missing_bytes)
-      worst = Infeasible{std::string(name_of(tier)), wanted - limit, plan};
+      worst = Infeasible{std::string(name_of(tier)), wanted - limit, wanted, plan};
   }
   return worst;
 }
@@ -139,7 +139,8 @@ std::string message_of(const Infeasible& miss) {
   const Policy& p = miss.nearest.policy;
   return concat("nothing fits: the nearest policy (", p.num_gpu_batches, " micro-batches of ",
                 p.gpu_batch_size, " sequences of up to ", p.max_positions, " tokens) needs ",
-                format_bytes(miss.missing_bytes), " more ", miss.constraint, " space; raise ",
+                format_bytes(miss.missing_bytes), " more ", miss.constraint, " space, ",
+                format_bytes(miss.smallest_bytes), " in all; raise ",
                 miss.constraint == "host"     ? "--cpu-memory"
                 : miss.constraint == "device" ? "--gpu-memory"
                                               : "--disk-space",

@@ -232,6 +232,20 @@ TEST(Search, TakesTheUsersPercentagesAsTheyAre) {
   EXPECT_EQ(plan.policy.block_sequences(), 16);
 }
 
+TEST(Search, NamesTheSmallestBudgetThatWouldDo) {
+  const TierLimits limits{0, 8_MiB, 100_GiB};
+  try {
+    search(machine(), kShape, kJob, limits, {});
+    FAIL() << "8 MiB were enough";
+  } catch (const InfeasibleError& e) {
+    const std::size_t smallest = e.infeasible.smallest_bytes;
+    EXPECT_EQ(smallest, limits.host + e.infeasible.missing_bytes);
+    EXPECT_NO_THROW(search(machine(), kShape, kJob, {0, smallest, 100_GiB}, {}));
+    EXPECT_THROW(search(machine(), kShape, kJob, {0, smallest - 4096, 100_GiB}, {}),
+                 InfeasibleError);
+  }
+}
+
 TEST(Search, SaysWhatIsMissingWhereNothingFits) {
   EXPECT_THAT(
       [] {
