@@ -32,7 +32,9 @@ function(barge_test name)
   target_link_libraries(${name}_test PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   # What is tested is compiled as for users; the tests themselves needn't be fast.
   # UndefinedBehaviorSanitizer, which takes a third of a sanitized build, looks at src alone.
-  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>
-    $<$<BOOL:${BARGE_SANITIZE}>:-fno-sanitize=undefined>)
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(BARGE_SANITIZE)
+    target_compile_options(${name}_test PRIVATE -fno-sanitize=undefined)
+  endif()
   add_test(NAME ${name}_test COMMAND ${name}_test)
 endfunction()

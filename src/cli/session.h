@@ -8,9 +8,9 @@
 
 #include "cli/accelerator.h"
 #include "cli/options.h"
-#include "engine/plan_watch.h"
 #include "cli/planning.h"
 #include "core/trace.h"
+#include "engine/plan_watch.h"
 #include "engine/text_engine.h"
 #include "jobs/lookahead.h"
 #include "model/chat_template.h"

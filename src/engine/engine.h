@@ -49,8 +49,8 @@ class Engine {
   /// Loads what is at home in memory (with `progress(bytes done, total)`) and allocates all
   /// buffers: afterwards nothing is allocated on the device. Throws what loading throws.
   /// Everything passed by reference must outlive the engine.
-  Engine(const Pack& pack, const Family& family, Backend& backend, Disk& disk,
-         Budgets& budgets, const Options& options,
+  Engine(const Pack& pack, const Family& family, Backend& backend, Disk& disk, Budgets& budgets,
+         const Options& options,
          const std::function<void(std::size_t, std::size_t)>& progress = {});
   /// Ends what runs as cancelled.
   ~Engine();

@@ -4,7 +4,7 @@
 
 namespace barge {
 namespace {
-// Micro-batches opened ahead: enough for the next and the one after it to be on their way.
+// Micro-batches opened ahead that need no staging, which bounds the others.
 constexpr std::size_t kMaxAhead = 2;
 }  // namespace
 
@@ -43,10 +43,9 @@ bool KvPipeline::fits(std::size_t staged) {
 }
 
 void KvPipeline::prefetch() {
-  while (open_.size() < kMaxAhead &&
-         num_opened_ < batches_.size() * static_cast<std::size_t>(layers_) &&
-         fits(batches_[num_opened_ % batches_.size()].staged))
-    open();
+  if (num_opened_ == batches_.size() * static_cast<std::size_t>(layers_)) return;
+  const std::size_t staged = batches_[num_opened_ % batches_.size()].staged;
+  if ((staged > 0 || open_.size() < kMaxAhead) && fits(staged)) open();
 }
 
 void KvPipeline::open() {

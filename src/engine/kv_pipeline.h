@@ -34,7 +34,8 @@ class KvPipeline {
 
   /// A new sweep. Leases of the last one are closed. The block is needed until the next one.
   void begin(const Block& block);
-  /// Opens the next micro-batch, or several, where that takes no waiting for staging.
+  /// Opens the next micro-batch where that takes no waiting for staging: one at a time, so that on
+  /// a link KV cache and weights follow each other, as they are wanted.
   void prefetch();
   /// The next micro-batch's pages, in order: layer 0's micro-batches, layer 1's, ...
   Pages take();

@@ -18,8 +18,8 @@ namespace barge {
 class Stores {
  public:
   /// As Engine's constructor.
-  Stores(const Pack& pack, const Family& family, Backend& backend, Disk& disk,
-         Budgets& budgets, const Engine::Options& options,
+  Stores(const Pack& pack, const Family& family, Backend& backend, Disk& disk, Budgets& budgets,
+         const Engine::Options& options,
          const std::function<void(std::size_t, std::size_t)>& progress);
   /// Waits for the device to finish with the buffers.
   ~Stores();

@@ -196,9 +196,11 @@ void add_kv(Footprint& f, const ModelShape& shape, const Policy& policy, bool un
     f.kv.host += page * std::max(share_of(sequences * layers, shares.disk), layers);  // tails
   }
   const double staged = shares.disk + (unified ? 0 : shares.host);
-  if (staged > 0)  // two micro-batches: one attended, one on its way
-    f.kv_staging =
-        std::max(2 * static_cast<std::size_t>(policy.gpu_batch_size) * planned, longest) * page;
+  if (staged > 0)
+    f.kv_staging = std::max(static_cast<std::size_t>(std::max(policy.staged_batches, 2)) *
+                                static_cast<std::size_t>(policy.gpu_batch_size) * planned,
+                            longest) *
+                   page;
   // Where the CPU attends to the answers, only prompts are staged: no more than a sweep takes in.
   if (attends_on_host(policy, unified) && shares.disk <= 0)
     f.kv_staging =

@@ -50,7 +50,8 @@ std::string policy_to_json(const Policy& policy) {
               {"kv_positions", policy.kv_positions},
               {"over_commit", policy.over_commit},
               {"prefix_sharing", policy.prefix_sharing},
-              {"ring_bytes", policy.ring_bytes}}
+              {"ring_bytes", policy.ring_bytes},
+              {"staged_batches", policy.staged_batches}}
       .dump();
 }
 
@@ -73,6 +74,7 @@ Policy policy_from_json(const std::string& text, const std::string& source) {
     read("over_commit", policy.over_commit);
     read("prefix_sharing", policy.prefix_sharing);
     read("ring_bytes", policy.ring_bytes);
+    read("staged_batches", policy.staged_batches);
     if (json.contains("percent"))
       set_percent(policy, json.at("percent").get<std::vector<double>>());
     for (const auto& [key, value] : {std::pair{"gpu_batch_size", policy.gpu_batch_size},

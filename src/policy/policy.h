@@ -28,6 +28,9 @@ struct Policy {
   bool over_commit = true;
   bool prefix_sharing = true;  // prompts that begin alike compute and store that once
   std::size_t ring_bytes = 0;  // of the weight ring
+  // Micro-batches whose KV cache is staged at once, where it isn't at home on the device: one is
+  // attended to, the others are on their way.
+  int staged_batches = 2;
 
   int block_sequences() const { return gpu_batch_size * num_gpu_batches; }
   int planned_positions() const {

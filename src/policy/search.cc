@@ -36,11 +36,16 @@ std::vector<int> sweep_sizes(const PolicyWishes& wishes, const Workload& job, in
   return sizes;
 }
 
-// Of the weight ring. A disk is fast with some MiB under way, however small the panels are; over a
-// link, weights queue up behind a micro-batch's KV cache, and the ring bridges that.
-std::size_t good_ring(const ModelShape& shape, bool unified) {
+// Rings of weights that are worth having, the best first. A disk is fast with some MiB under way,
+// however small the panels are. Over a link, weights queue up behind a micro-batch's KV cache, and
+// within a matrix those from the disk come after those from the host: a ring of a layer keeps both
+// at work, one of 32 panels bridges some of it.
+std::vector<std::size_t> rings(const ModelShape& shape, bool unified, const TierLimits& limits) {
   const std::size_t panel = shape.largest_panel_bytes();
-  return unified ? std::max(8 * panel, 8_MiB) : std::max(32 * panel, 32_MiB);
+  if (unified) return {std::max(8 * panel, 8_MiB), 0};
+  const std::size_t some = std::max(32 * panel, 32_MiB);
+  const std::size_t layer = shape.weight_bytes() / static_cast<std::size_t>(shape.layers);
+  return {std::max(some, std::min(layer, limits.device / 16)), some, 0};
 }
 
 // Pages that are worth trying: small ones waste little host memory on tails, large ones make large
@@ -189,7 +194,8 @@ class Search {
     policy.gpu_batch_size = wishes_.gpu_batch_size.value_or(std::max(1, 64 / count));
     policy.sweep_tokens = steady_rows(job_, policy.block_sequences());
     const ModelShape shape = shape_for_(policy);
-    policy.ring_bytes = good_ring(shape, profile_.unified);
+    rings_ = rings(shape, profile_.unified, limits_);
+    policy.ring_bytes = rings_.front();
     auto free = place(profile_, shape, job_, limits_, policy, std::nullopt);
     if (!free) {  // perhaps the disk has no room for swapping
       Policy exact = policy;
@@ -245,6 +251,8 @@ class Search {
     Policy policy;
     policy.num_gpu_batches = count;
     policy.page_positions = page;
+    // Over a link, the next layer's KV cache comes while the MLP computes.
+    if (!profile_.unified) policy.staged_batches = count + 1;
     policy.weight_bits = wishes_.weight_bits;
     policy.kv_bits = wishes_.kv_bits;
     policy.cpu_attention = wishes_.cpu_attention;
@@ -256,11 +264,16 @@ class Search {
   // Whether it is the best so far.
   bool try_policy(Policy policy) {
     Candidate next = candidate(profile_, shape_for_, job_, limits_, wishes_, policy);
-    if (next.miss) {  // then do without room for swapping, or for much of a ring
-      if (next.miss->constraint == "disk")
+    // Where that doesn't fit, do without what only makes things smoother.
+    while (next.miss) {
+      if (next.miss->constraint == "disk" && policy.over_commit)
         policy.over_commit = false;
+      else if (policy.staged_batches > 2)
+        policy.staged_batches = 2;
+      else if (policy.ring_bytes > 0)
+        policy.ring_bytes = *(std::find(rings_.begin(), rings_.end(), policy.ring_bytes) + 1);
       else
-        policy.ring_bytes = 0;
+        break;
       next = candidate(profile_, shape_for_, job_, limits_, wishes_, policy);
     }
     if (next.miss && (!nearest_ || next.miss->missing_bytes < nearest_->missing_bytes))
@@ -279,6 +292,7 @@ class Search {
   const Workload& job_;
   const TierLimits& limits_;
   const PolicyWishes& wishes_;
+  std::vector<std::size_t> rings_;  // of the model, the best first, ending with 0
   std::optional<Plan> best_;
   std::optional<Infeasible> nearest_;
 };
@@ -287,7 +301,9 @@ class Search {
 
 Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
             const TierLimits& limits, const PolicyWishes& wishes) {
+  // Over a link, KV cache in small pieces lets weights pass between them.
   std::vector<int> counts{1, 2, 4, 8};
+  if (!profile.unified) std::reverse(counts.begin(), counts.end());
   if (wishes.num_gpu_batches) counts = {*wishes.num_gpu_batches};
   Search search(profile, shape_for, job, limits, wishes);
   for (const int count : counts) {

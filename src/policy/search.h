@@ -35,7 +35,7 @@ struct Plan {
 
 /// Nothing fits: the nearest policy, and by how much it misses.
 struct Infeasible {
-  std::string constraint;  // "device", "host" or "disk"
+  std::string constraint;                             // "device", "host" or "disk"
   std::size_t missing_bytes = 0, smallest_bytes = 0;  // that budget of the tier would do
   Plan nearest;
 };

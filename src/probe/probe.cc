@@ -130,9 +130,11 @@ class Probe {
     for (const auto& [bits, format] : formats) {
       const auto measure = [&](int inputs, int outputs) {
         std::vector<Curve::Point> rates;
-        for (const int rows : {1, 16, 64, 128, 256, kMostRows})
-          rates.push_back({1.0 * rows, 2.0 * rows * inputs * outputs /
-                                           time_product(format, inputs, outputs, rows)});
+        for (const int rows : {1, 16, 64, 128, 256, kMostRows}) {
+          const double seconds = time_product(format, inputs, outputs, rows);
+          rates.push_back({1.0 * rows, 2.0 * rows * inputs * outputs / seconds});
+          if (is_slow(seconds)) break;  // more rows take longer yet
+        }
         return Curve::fit(std::move(rates));
       };
       profile.products[bits] = measure(kInputs, kOutputs);
@@ -173,8 +175,10 @@ class Probe {
           std::max(few - seconds_of_ops * kKvHeads / (kHeads - kKvHeads), 0.02 * many);
       profile.decode_attention[bits] = {bytes / seconds_of_bytes, ops / seconds_of_ops};
       if (bits != 16) continue;
-      profile.prefill_attention = 4.0 * kSequences * kPromptRows * (kKeys - kPromptRows / 2.0) *
-                                  kHeads * kHeadDim / time_attention(format, kHeads, kPromptRows);
+      // Some hundred times the operations: a slow device gets fewer rows.
+      const int rows = is_slow(100 * many) ? 2 : kPromptRows;
+      profile.prefill_attention = 4.0 * kSequences * rows * (kKeys - rows / 2.0) * kHeads *
+                                  kHeadDim / time_attention(format, kHeads, rows);
     }
   }
 
@@ -258,18 +262,21 @@ class Probe {
     return seconds_each([&] { product.give(); });
   }
 
+  // Longer than there is time for a median of: an emulated device, perhaps.
+  bool is_slow(double seconds) const { return seconds > options_.seconds / 80; }
+
   // Of an operation that the stream is given again and again: to give it and to wait for it are no
   // part of it.
   double seconds_each(const std::function<void()>& give) const {
     constexpr double kBatchSeconds = 3e-3;
     const auto batch = [&](int count) {
+      const Seconds begin = device_.clock().now();
       for (int i = 0; i < count; ++i) give();
       device_.compute().record().wait();
+      return (device_.clock().now() - begin).count() / count;
     };
-    batch(1);
-    const Seconds begin = device_.clock().now();
-    batch(4);
-    const double once = (device_.clock().now() - begin).count() / 4;
+    if (const double first = batch(1); is_slow(first)) return first;
+    const double once = batch(4);
     const int count = std::clamp(static_cast<int>(kBatchSeconds / once), 1, 256);
     return median_seconds([&] { batch(count); }) / count;
   }
@@ -283,9 +290,9 @@ class Probe {
       const Seconds start = device_.clock().now();
       work();
       seconds.push_back((device_.clock().now() - start).count());
-    } while (
-        seconds.size() < 5 ||
-        ((device_.clock().now() - begin).count() < options_.seconds / 40 && seconds.size() < 1000));
+    } while (seconds.size() < 5 ||
+             ((device_.clock().now() - begin).count() < options_.seconds / 120 &&
+              seconds.size() < 1000));
     std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
     return std::max(seconds[seconds.size() / 2], 1e-9);
   }

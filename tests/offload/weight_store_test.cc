@@ -1,5 +1,5 @@
-#include "offload/disk_queue.h"
 #include "offload/weight_store.h"
+#include "offload/disk_queue.h"
 
 #include <gmock/gmock.h>
 

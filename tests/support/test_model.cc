@@ -1,5 +1,5 @@
-#include "offload/disk_queue.h"
 #include "tests/support/test_model.h"
+#include "offload/disk_queue.h"
 
 #include <cstdlib>
 #include <future>
