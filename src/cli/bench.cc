@@ -37,7 +37,10 @@ class JobSource {
   const std::vector<LineLength>& lengths() const { return lengths_; }
 
   Workload workload() const {
-    return options_.input.empty() ? workload_of(lengths_) : estimate_workload(options_.input);
+    if (!options_.input.empty()) return estimate_workload(options_.input);
+    Workload job = workload_of(lengths_);
+    job.shared_prefix = options_.prefix_len;
+    return job;
   }
 
   std::vector<TextRequest> lines(const Session& session, int run) const {
@@ -66,7 +69,7 @@ void bench(const Options& o) {
   const JobSource job(o);
   if (!o.simulate.empty()) {
     if (!o.input.empty()) throw ConfigError("--simulate wants lengths, not an --input");
-    return simulate(o, job.lengths());
+    return simulate(o, job.lengths(), job.workload());
   }
   Session session(o, job.workload());
   std::optional<BenchLimits> limits;

@@ -147,8 +147,8 @@ PolicyWishes wishes_of(const Options& o, const PlannedModel& model) {
   return wishes;
 }
 
-Plan make_plan(const Options& o, const PlannedModel& model, const Target& target,
-               const Workload& job) {
+Plan make_plan(const Options& o, const PlannedModel& model, const Target& target, Workload job) {
+  if (o.no_prefix_sharing) job.shared_prefix = 0;
   const ShapeFor shape = shape_for(o, model, target);
   if (o.policy != "auto") {
     Policy policy = policy_from_json(read_text(o.policy), o.policy);

@@ -49,7 +49,7 @@ Target other_machine(const Options& options, const std::filesystem::path& profil
 
 /// What `run`, `serve` and `plan` decide on: searched, or as --policy and --percent say.
 Plan make_plan(const Options& options, const PlannedModel& model, const Target& target,
-               const Workload& job);
+               Workload job);
 ShapeFor shape_for(const Options& options, const PlannedModel& model, const Target& target);
 PolicyWishes wishes_of(const Options& options, const PlannedModel& model);
 

@@ -33,11 +33,11 @@ std::vector<GenerationRequest> requests_of(const Options& o, const std::vector<L
 
 }  // namespace
 
-void simulate(const Options& o, const std::vector<LineLength>& lengths) {
+void simulate(const Options& o, const std::vector<LineLength>& lengths, const Workload& job) {
   Machine here(o);
   const Target target = other_machine(o, o.simulate, here);
   const PlannedModel model = planned_model(o);
-  const Plan plan = make_plan(o, model, target, workload_of(lengths));
+  const Plan plan = make_plan(o, model, target, job);
   log::info(describe_plan(plan, target.limits, target.profile.unified));
 
   Simulation::Options options;

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "core/errors.h"
@@ -58,6 +60,22 @@ std::vector<LineLength> draw_lengths(const Options& o, int num_prompts) {
   return lengths;
 }
 
+namespace {
+
+// Cuts `common` to what this prompt begins with, too.
+void share_with(std::optional<std::string>& common, const nlohmann::json& body) {
+  const char* const key = body.contains("messages") ? "messages" : "prompt";
+  if (!body.contains(key)) return;
+  const std::string prompt =
+      body[key].is_string() ? body[key].get<std::string>() : body[key].dump();
+  if (!common) common = prompt;
+  const auto [in_common, in_prompt] =
+      std::mismatch(common->begin(), common->end(), prompt.begin(), prompt.end());
+  common->erase(in_common, common->end());
+}
+
+}  // namespace
+
 Workload workload_of(const std::vector<LineLength>& lengths) {
   Workload job{.prompt_len = 0, .gen_len = 0, .num_prompts = static_cast<double>(lengths.size())};
   for (const LineLength& line : lengths) {
@@ -74,6 +92,7 @@ Workload estimate_workload(const std::filesystem::path& input) {
   Workload job{.prompt_len = 0, .gen_len = 0};
   LineReader reader(input);
   double bytes_seen = 0;
+  std::optional<std::string> common;
   for (LineReader::Line line; reader.next(line);) {
     bytes_seen += static_cast<double>(line.text.size()) + 1;
     if (job.lines.size() >= kLinesLookedAt) break;
@@ -83,6 +102,7 @@ Workload estimate_workload(const std::filesystem::path& input) {
     double limit = kDefaultAnswer;
     for (const char* key : {"max_tokens", "max_completion_tokens"})
       if (body.contains(key) && body[key].is_number()) limit = body[key].get<double>();
+    share_with(common, body);
     const double text = std::max(1.0, static_cast<double>(line.text.size()) / kBytesPerToken);
     limit = std::max(1.0, limit);
     job.lines.push_back({static_cast<int>(text), static_cast<int>(limit)});
@@ -95,6 +115,8 @@ Workload estimate_workload(const std::filesystem::path& input) {
   const double bytes = static_cast<double>(std::filesystem::file_size(input));
   const double all = std::max(lines, lines * bytes / std::max(bytes_seen, 1.0));
   job.prompt_len /= lines;
+  if (common && lines > 1) job.shared_prefix = static_cast<double>(common->size()) / kBytesPerToken;
+  job.shared_prefix = std::min(job.shared_prefix, job.prompt_len - 1);
   job.gen_len /= lines;
   job.num_prompts = all;
   return job;

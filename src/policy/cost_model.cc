@@ -24,18 +24,20 @@ bool one_block(const Workload& job, const Policy& policy) {
 }
 
 SweepLoad steady_load(const Workload& job, const Policy& policy) {
-  const double s = job.prompt_len, n = job.gen_len;
+  const double s = job.prompt_len, own = job.own_prompt(), n = job.gen_len;
   const double sequences = std::min<double>(policy.block_sequences(), job.num_prompts);
   // Prompt tokens beyond the sweep's rows wait their turn.
-  const double wanted = sequences * (s + n - 1) / n;
+  const double wanted = sequences * (own + n - 1) / n;
   const double share = std::min(1.0, policy.sweep_tokens / wanted);
   SweepLoad load;
   load.rows = share * wanted;
   load.logits = share * sequences;
-  // A decoding row sees s + n/2 keys on average, a prompt's row half of its prompt.
+  // A decoding row sees s + n/2 keys on average, a prompt's row what is shared and half of the
+  // rest.
   load.read_positions = share * (n - 1) / n * sequences * (s + n / 2);
-  load.prompt_keys = share * sequences / n * s * (s / 2);
-  load.reread_positions = s / 2;  // the end of a sweep cuts one prompt in two
+  load.prompt_keys = share * sequences / n * own * (s - own / 2);
+  // The end of a sweep cuts one prompt in two; what is shared is read for each.
+  load.reread_positions = s / 2 + share * sequences / n * (s - own);
   load.mean = true;
   return load;
 }

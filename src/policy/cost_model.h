@@ -22,7 +22,7 @@ struct SweepLoad {
 };
 
 /// The steady state of a job of many blocks: B sequences decode, and B s/n prompt tokens enter a
-/// sweep (s prompt, n generated tokens each).
+/// sweep (s prompt tokens of its own and n generated ones each).
 SweepLoad steady_load(const Workload& job, const Policy& policy);
 
 /// Whether all lines of the job fit in one block.

@@ -93,11 +93,12 @@ class Program {
     const SweepPricer pricer(profile_, shape_, policy);
     if (!block_ || !one_block(job_, policy)) return {{1, pricer.cost(steady_load(job_, policy))}};
     const double lines = job_.num_prompts, s = job_.prompt_len, n = job_.gen_len;
-    const double sweeps = std::ceil(lines * s / policy.sweep_tokens), rows = lines * s / sweeps;
+    const double prompts = job_.shared_prefix + lines * job_.own_prompt();
+    const double sweeps = std::ceil(prompts / policy.sweep_tokens), rows = prompts / sweeps;
     const double keys = lines * (s + n / 2);
     return {{sweeps, pricer.cost({.rows = rows,
                                   .logits = lines / sweeps,
-                                  .prompt_keys = rows * s / 2,
+                                  .prompt_keys = rows * (s - job_.own_prompt() / 2),
                                   .reread_positions = sweeps > 1 ? s / 2 : 0})},
             {n - 1, pricer.cost({.rows = lines, .logits = lines, .read_positions = keys})}};
   }
@@ -269,7 +270,7 @@ std::optional<Placement> Program::solve_at(const Case& homes, double block) cons
 }  // namespace
 
 int steady_rows(const Workload& job, int sequences) {
-  const double rows = sequences * (job.prompt_len + job.gen_len - 1) / job.gen_len;
+  const double rows = sequences * (job.own_prompt() + job.gen_len - 1) / job.gen_len;
   return static_cast<int>(std::ceil(std::max<double>(rows, sequences) / kRowTile) * kRowTile);
 }
 

@@ -23,7 +23,7 @@ class Walk {
 
   SweepLoad sweep() {
     while (next_ < lines_ && decoding_ + static_cast<std::int64_t>(prompts_.size()) < block_)
-      prompts_.push_back({line(next_++), 0});
+      prompts_.push_back(next_prompt());
     SweepLoad load{.rows = static_cast<double>(decoding_),
                    .logits = static_cast<double>(decoding_),
                    .read_positions = static_cast<double>(positions_ + decoding_)};
@@ -61,6 +61,14 @@ class Walk {
   struct End {
     std::int64_t count = 0, positions = 0;
   };
+
+  // The first line computes what all have in common.
+  Prompt next_prompt() {
+    const bool first = next_ == 0;
+    const LineLength length = line(next_++);
+    const auto shared = static_cast<std::int64_t>(first ? 0 : job_.shared_prefix);
+    return {length, std::clamp<std::int64_t>(shared, 0, length.prompt - 1)};
+  }
 
   LineLength line(std::int64_t i) const {
     if (!job_.lines.empty()) return job_.lines[static_cast<std::size_t>(i) % job_.lines.size()];

@@ -52,6 +52,18 @@ TEST(Prediction, FollowsTheLinesThatItIsGiven) {
             predict(machine(), model(), job, policy).sweeps);
 }
 
+TEST(Prediction, ComputesACommonBeginningOnce) {
+  Workload job{730, 16, 1000};
+  const Policy policy = block_of(64, 256);
+  const double alone = predict(machine(), model(), job, policy).seconds;
+  job.shared_prefix = 700;
+  const Prediction shared = predict(machine(), model(), job, policy);
+  EXPECT_GT(alone / shared.seconds, 3);
+  EXPECT_LT(steady_rows(job, 64), steady_rows({730, 16, 1000}, 64) / 5);
+  job.shared_prefix = 5000;  // more than there is: one token is always a line's own
+  EXPECT_GT(predict(machine(), model(), job, policy).sweeps, 16);
+}
+
 TEST(Prediction, NamesWhatMostTimeIsWaitedFor) {
   Policy policy = block_of(8, 128);
   EXPECT_STREQ(predict(machine(), model(), {128, 32, 100}, policy).bottleneck, "compute");
