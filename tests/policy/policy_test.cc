@@ -193,7 +193,7 @@ TEST(Search, KeepsEverythingInMemoryWhereThereIsRoom) {
   const Plan plan = search(machine(), kShape, kJob, {0, 16_GiB, 100_GiB}, {});
   EXPECT_EQ(plan.policy.weights.host, 1);
   EXPECT_EQ(plan.policy.kv.host, 1);
-  EXPECT_EQ(plan.predicted.bottleneck, "compute");
+  EXPECT_STREQ(plan.predicted.bottleneck, "compute");
   EXPECT_GE(plan.policy.block_sequences(), 64);
 }
 
