@@ -11,6 +11,7 @@
 #include "model/description.h"
 #include "model/tokenizer.h"
 #include "offload/pack.h"
+#include "quant/bits.h"
 
 namespace barge {
 namespace {
@@ -24,19 +25,6 @@ int max_positions_of(const Options& o, const ModelConfig& config) {
     throw ConfigError(concat("--max-model-len ", o.max_model_len, " is longer than the ", most,
                              " positions that ", config.name, " was made for"));
   return o.max_model_len > 0 ? o.max_model_len : most;
-}
-
-int bits_of(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::kQ4:
-      return 4;
-    case Encoding::kQ8:
-      return 8;
-    case Encoding::kF32:
-      return 32;
-    default:
-      return 16;
-  }
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
 #include "cli/session.h"
 
 #include <malloc.h>
-#include <sys/statvfs.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -13,9 +10,7 @@
 #include "core/errors.h"
 #include "core/log.h"
 #include "core/progress.h"
-#include "kernels/traced_backend.h"
 #include "pack/cache.h"
-#include "probe/probe.h"
 
 namespace barge {
 namespace {

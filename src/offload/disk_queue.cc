@@ -221,16 +221,7 @@ class DiskQueue::Impl {
 
   void finish(DiskRequest* request) {
     const RequestPointer owned = std::move(active_.extract(request).mapped());
-    if (!request->failure && request->then) {
-      try {
-        request->then();
-      } catch (...) {
-        request->failure = std::current_exception();
-      }
-    }
-    if (request->failure && request->otherwise) request->otherwise(request->failure);
-    request->then = nullptr;  // what they hold must not outlive the event
-    request->otherwise = nullptr;
+    request->follow_up();
     {
       const std::scoped_lock lock(mutex_);
       if (!request->failure) {

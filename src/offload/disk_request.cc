@@ -22,6 +22,19 @@ void drop_cache(const DiskPiece& piece) {
 
 }  // namespace
 
+void DiskRequest::follow_up() {
+  if (!failure && then) {
+    try {
+      then();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (failure && otherwise) otherwise(failure);
+  then = nullptr;
+  otherwise = nullptr;
+}
+
 DiskPiece DiskRequest::cut_piece(std::size_t most) {
   const std::size_t size = std::min(most, bytes - cut);
   const DiskPiece piece{.write = write,

@@ -30,6 +30,9 @@ struct DiskRequest {
 
   bool all_cut() const { return cut == bytes || failure != nullptr; }
   bool over() const { return all_cut() && pieces_under_way == 0; }
+  /// It is over: what follows it is done, and may fail it. Afterwards neither `then` nor
+  /// `otherwise` holds anything, for that must not outlive the event.
+  void follow_up();
   /// The next piece of at most `most` bytes.
   DiskPiece cut_piece(std::size_t most);
   /// What is left of a piece after the system did `result` bytes of it (or failed with minus

@@ -27,7 +27,7 @@ struct Placement {
   Worth worth;
 };
 
-/// A linear programme after FlexGen's (arXiv 2303.06865, section 4.3), with the block inside: in
+/// A linear programme after FlexGen's (arXiv 2303.06865), with the block inside: in
 /// the shares of weights and KV cache by home, the time per sequence and sweep, and beta = 1 /
 /// block, all of them per sequence of the block:
 ///

@@ -1,13 +1,11 @@
 #include "policy/search.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/row_tile.h"
-#include "policy/placement.h"
 
 namespace barge {
 namespace {

@@ -3,23 +3,12 @@
 #include <utility>
 #include <vector>
 
+#include "quant/bits.h"
+
 namespace barge {
 namespace {
 
 double numbers(MatrixView x) { return static_cast<double>(x.rows) * static_cast<double>(x.cols); }
-
-int bits_of(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::kQ4:
-      return 4;
-    case Encoding::kQ8:
-      return 8;
-    case Encoding::kF32:
-      return 32;
-    default:
-      return 16;
-  }
-}
 
 // Takes time and computes nothing: results stay the zeros that memory was.
 class SimKernels final : public Kernels {

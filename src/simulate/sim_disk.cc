@@ -102,17 +102,8 @@ void SimDisk::wake() {
 
 void SimDisk::finish(DiskRequest* request) {
   const auto owned = std::move(active_.extract(request).mapped());
-  if (!request->failure && request->then) {
-    try {
-      request->then();
-    } catch (...) {
-      request->failure = std::current_exception();
-    }
-  }
-  if (request->failure) {
-    if (request->otherwise) request->otherwise(request->failure);
-    return request->completion.fail(request->failure);
-  }
+  request->follow_up();
+  if (request->failure) return request->completion.fail(request->failure);
   (request->write ? traffic_.written_bytes : traffic_.read_bytes) += request->bytes;
   ++(request->write ? traffic_.writes : traffic_.reads);
   request->completion.succeed();
