@@ -9,38 +9,16 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 
-#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/attention_workspace.h"
-#include "kernels/cpu/decode-inl.h"
-#include "kernels/cpu/row_visit.h"
+#include "kernels/cpu/attention_head-inl.h"
+#include "kernels/cpu/attention_pairs-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/cpu/small_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace barge::HWY_NAMESPACE {
 namespace {
-
-// One head of one record, to f32.
-void decode_head(const KvFormat& format, const std::byte* codes, const std::byte* pairs,
-                 float* out) {
-  const auto count = static_cast<std::size_t>(format.head_dim);
-  if (format.encoding == Encoding::kF32) {
-    std::memcpy(out, codes, sizeof(float) * count);
-    return;
-  }
-  if (format.encoding == Encoding::kF16) {
-    const auto* from = reinterpret_cast<const F16*>(codes);
-    for_each_vector(count, [=](const auto& get, const auto& put) HWY_ATTR { put(get(from), out); });
-    return;
-  }
-  for (int first = 0; first < format.head_dim; first += format.group, pairs += 4) {
-    const int end = std::min(first + format.group, format.head_dim);
-    const auto [scale, low] = scale_and_low_at(pairs);
-    decode_nibbles(codes, first, end - first, scale, low, out + first);
-  }
-}
 
 // to[d * kKeyBlock + i] = rows[i][d] for four keys.
 void turn_four(const float* rows, std::int64_t stride, int head_dim, float* to) {
@@ -81,45 +59,34 @@ HWY_INLINE float dot(const float* a, const float* b, std::size_t n) {
   return sum_of(hn::Add(even, odd));
 }
 
-constexpr std::size_t kCacheLine = 64;
 // Answers whose query heads are so few to a KV head score each key as it is decoded: turning keys
 // for a product would cost more than the product.
 constexpr std::int64_t kFewHeads = 4;
 constexpr std::int64_t kColumnStep = 2 * static_cast<std::int64_t>(kLanes);  // of multiply_rows
 constexpr std::int64_t kFewQueries = 4;
 
-// The queries of a piece that share one KV head. Steps through the key blocks; what it keeps from
-// one to the next is its own, so that several heads can take turns at a block.
-class HeadTask {
+// Attends in f32. Steps through the key blocks; what it keeps from one to the next is its own, so
+// that several heads can take turns at a block.
+class HeadTask : HeadOfPiece {
  public:
-  /// `areas`: of all heads of the piece.
+  // `areas`: of all heads of the piece.
   HeadTask(const AttentionShape& shape, const AttentionSpan& span, const AttentionPiece& piece,
            int head, AttentionAreas areas)
-      : shape_(shape),
-        span_(span),
-        piece_(piece),
-        head_(head),
-        kv_head_(piece.first_kv_head + head),
-        group_(shape.heads / shape.format.kv_heads),
+      : HeadOfPiece(shape, span, piece, head),
         scores_at_once_(!span.prompt && group_ <= kFewHeads),
-        dim_(shape.format.head_dim),
-        padded_(padded_head_dim(dim_)),
-        first_row_(span.first_row + piece.first_row),
-        first_position_(span.first_position + piece.first_row),
-        rows_(piece.rows),
-        queries_(rows_ * group_),
         areas_(areas) {
     areas_.q += head * queries_ * padded_;
     areas_.results += head * queries_ * padded_;
     areas_.most += head * queries_;
     areas_.sum += head * queries_;
+    // Columns past the heads' end stay zero.
+    std::fill_n(areas_.values, kKeyBlock * padded_, 0.0f);
     load_queries();
   }
 
   void step(std::int64_t key, std::int64_t count) {
     decode_block(key, count);
-    // Rows before `from` see nothing of this block.
-    const std::int64_t from = std::max<std::int64_t>(0, key - first_position_) * group_;
+    const std::int64_t from = first_to_see(key);
     if (!scores_at_once_)
       multiply_rows(areas_.q + from * padded_, padded_, areas_.keys, kKeyBlock,
                     areas_.weights + from * kKeyBlock, kKeyBlock, queries_ - from, dim_,
@@ -130,29 +97,15 @@ class HeadTask {
   }
 
   void store_results() {
-    for (std::int64_t query = 0; query < queries_; ++query) {
-      const float* from = areas_.results + query * padded_;
-      const F32Vec factor = hn::Set(F32Tag(), 1.0f / areas_.sum[query]);
-      visit_row(shape_.out, first_row_ + query / group_, [&](auto* row) {
-        auto* to = row + (kv_head_ * group_ + query % group_) * dim_;
-        for_each_vector(static_cast<std::size_t>(dim_),
-                        [=](const auto& get, const auto& put)
-                            HWY_ATTR { put(hn::Mul(get(from), factor), to); });
-      });
-    }
+    for (std::int64_t query = 0; query < queries_; ++query)
+      store_result(query, areas_.results + query * padded_, 1.0f / areas_.sum[query]);
   }
 
  private:
-  // Keys of the block at `key` that a query sees.
-  std::int64_t visible(std::int64_t query, std::int64_t key) const {
-    return std::min<std::int64_t>(kKeyBlock, first_position_ + query / group_ + 1 - key);
-  }
-
   void load_queries() {
     const F32Vec factor = hn::Set(F32Tag(), shape_.scale);
     for (std::int64_t query = 0; query < queries_; ++query) {
-      const float* from = shape_.q.row_as<float>(first_row_ + query / group_) +
-                          (kv_head_ * group_ + query % group_) * dim_;
+      const float* from = this->query(query);
       float* to = areas_.q + query * padded_;
       for_each_vector(static_cast<std::size_t>(dim_),
                       [=](const auto& get, const auto& put)
@@ -164,38 +117,15 @@ class HeadTask {
   }
 
   void decode_block(std::int64_t key, std::int64_t count) {
-    const KvFormat& format = shape_.format;
-    const std::size_t record_bytes = format.record_bytes();
-    const std::size_t k = format.k_offset(kv_head_), k_pairs = format.k_scale_offset(kv_head_);
-    const std::size_t v = format.v_offset(kv_head_), v_pairs = format.v_scale_offset(kv_head_);
-    const std::size_t head_bytes = format.head_bytes();
-    const auto record_at = [&](std::int64_t position) {
-      return span_.pages[static_cast<std::size_t>(position / shape_.page_positions)] +
-             static_cast<std::size_t>(position % shape_.page_positions) * record_bytes;
-    };
-    const std::int64_t keys = first_position_ + rows_;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::byte* record = record_at(key + i);
-      // The next block, for all heads of the piece, in the order in which it lies in memory: one
-      // head's records are too far apart for the processor to guess them.
-      const std::int64_t ahead = head_ * kKeyBlock + i;
-      const std::int64_t later = key + kKeyBlock + ahead / piece_.kv_heads;
-      if (later < keys) {
-        const auto offset = static_cast<std::ptrdiff_t>(ahead % piece_.kv_heads - head_) *
-                            static_cast<std::ptrdiff_t>(head_bytes);
-        const std::byte* next = record_at(later) + offset;
-        for (std::size_t byte = 0; byte < head_bytes; byte += kCacheLine) {
-          hwy::Prefetch(next + k + byte);
-          hwy::Prefetch(next + v + byte);
-        }
-      }
-      decode_head(format, record + k, record + k_pairs, areas_.key_rows + i % 4 * padded_);
-      decode_head(format, record + v, record + v_pairs, areas_.values + i * padded_);
-      if (scores_at_once_) score(i, areas_.key_rows + i % 4 * padded_);
+    for_records(key, count, [&](std::int64_t i, const auto& decode_key, const auto& decode_value) {
+      float* const row = areas_.key_rows + i % 4 * padded_;
+      decode_key(row);
+      decode_value(areas_.values + i * padded_);
+      if (scores_at_once_) score(i, row);
       // The last few may be turned together with what earlier keys left: nobody sees those.
       else if (i % 4 == 3 || i + 1 == count)
         turn_four(areas_.key_rows, padded_, dim_, areas_.keys + i / 4 * 4);
-    }
+    });
   }
 
   // Of key i of the block, with all queries.
@@ -258,29 +188,33 @@ class HeadTask {
                   padded_, count, end - first, padded_, /*add=*/true);
   }
 
-  const AttentionShape& shape_;
-  const AttentionSpan& span_;
-  const AttentionPiece& piece_;
-  const std::int64_t head_, kv_head_, group_;  // head_: of the piece's
   const bool scores_at_once_;
-  const int dim_;
-  const std::int64_t padded_, first_row_, first_position_, rows_, queries_;
   AttentionAreas areas_;
 };
 
-void AttendPiece(const AttentionShape& shape, const AttentionSpan& span,
-                 const AttentionPiece& piece, std::byte* workspace) {
-  const int dim = shape.format.head_dim;
-  const AttentionAreas areas(workspace, shape.heads, dim);
-  // Columns past the heads' end stay zero.
-  std::fill_n(areas.values, kKeyBlock * padded_head_dim(dim), 0.0f);
-  std::vector<HeadTask> heads;
+// The heads of a piece take turns at each key block: their records lie side by side.
+template <typename Task, typename Areas>
+void attend_with(const AttentionShape& shape, const AttentionSpan& span,
+                 const AttentionPiece& piece, const Areas& areas) {
+  std::vector<Task> heads;
   for (int head = 0; head < piece.kv_heads; ++head)
     heads.emplace_back(shape, span, piece, head, areas);
   const std::int64_t keys = std::int64_t{span.first_position} + piece.first_row + piece.rows;
   for (std::int64_t key = 0; key < keys; key += kKeyBlock)
-    for (HeadTask& head : heads) head.step(key, std::min<std::int64_t>(kKeyBlock, keys - key));
-  for (HeadTask& head : heads) head.store_results();
+    for (Task& head : heads) head.step(key, std::min<std::int64_t>(kKeyBlock, keys - key));
+  for (Task& head : heads) head.store_results();
+}
+
+void AttendPiece(const AttentionShape& shape, const AttentionSpan& span,
+                 const AttentionPiece& piece, std::byte* workspace) {
+  const int dim = shape.format.head_dim;
+#if HWY_TARGET == HWY_AVX3
+  if (span.prompt && shape.bf16_prompts && has_bf16_pairs()) {
+    attend_with<PairTask>(shape, span, piece, PairAreas(workspace, shape.heads, dim));
+    return;
+  }
+#endif
+  attend_with<HeadTask>(shape, span, piece, AttentionAreas(workspace, shape.heads, dim));
 }
 
 }  // namespace

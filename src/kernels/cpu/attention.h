@@ -20,6 +20,9 @@ struct AttentionShape {
   float scale;
   const MatrixView& q;
   const MatrixView& out;
+  /// Prompts may be attended to in bf16: queries, keys, values and softmax weights are rounded, and
+  /// products added up in f32. Done where the processor multiplies bf16.
+  bool bf16_prompts = false;
 };
 
 /// What one task attends to: new rows [first_row, first_row + rows) of a span, for neighbouring KV

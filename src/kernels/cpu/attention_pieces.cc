@@ -28,7 +28,8 @@ std::vector<AttentionPiece> attention_pieces(const AttentionShape& shape,
 }
 
 std::size_t attention_workspace_bytes(int heads, int head_dim) {
-  return AttentionAreas(nullptr, heads, head_dim).bytes;
+  return std::max(AttentionAreas(nullptr, heads, head_dim).bytes,
+                  PairAreas(nullptr, heads, head_dim).bytes);
 }
 
 }  // namespace barge

@@ -137,7 +137,8 @@ class CpuKernels final : public Kernels {
                                " KV heads, but the kernels' workspace was planned ", "for ",
                                limits_.heads, " of ", limits_.head_dim));
     stream_.call([=, this, batch = AttentionBatch(spans)] {
-      const AttentionShape shape{format, page_positions, heads, scale, q, out};
+      const AttentionShape shape{
+          format, page_positions, heads, scale, q, out, limits_.compute == DType::kBF16};
       const auto pieces = attention_pieces(shape, batch.spans(), pool_.threads());
       pool_.run(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int thread) {
         const AttentionPiece& piece = pieces[static_cast<std::size_t>(i)];
