@@ -113,11 +113,15 @@ BENCHMARK_CAPTURE(Linear, q8, WeightFormat{Encoding::kQ8, 32})
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Linear, bf16, WeightFormat{Encoding::kBF16})
     ->Args({2048, 5632, 64})
+    ->Args({2048, 960, 1408})  // a panel of 4 MiB
+    ->Args({5632, 320, 1408})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Linear, q4_wide, WeightFormat{Encoding::kQ4, 64})
     ->Args({5632, 2048, 64})
+    ->Args({5632, 1024, 1024})
     ->Args({5632, 2048, 1024})
+    ->Args({2048, 2816, 2176})
     ->Args({2048, 256, 64})
     ->Args({2048, 256, 4096})
     ->UseRealTime()
