@@ -63,9 +63,10 @@ class Kernels {
                           MatrixView y) = 0;
 
   /// y (+)= x W^T + bias, W the rows of all `panels` in order: [n, cols].
-  /// x [rows, cols] in the compute type; bias null or [n] f32 in device memory; y [rows, n], f32
-  /// (or the compute type if kStore). Products accumulate in f32. Throws ConfigError if x is wider
-  /// than the limits that the table was made with.
+  /// x [rows, cols] in the compute type, rounded further where KernelLimits::activation_bits wants
+  /// it; bias null or [n] f32 in device memory; y [rows, n], f32 (or the compute type if kStore).
+  /// Products accumulate in f32. Throws ConfigError if x is wider than the limits that the table
+  /// was made with.
   virtual void linear(MatrixView x, std::span<const WeightPanel> panels, const float* bias,
                       MatrixView y, Epilogue epilogue) = 0;
 
@@ -105,10 +106,17 @@ struct KernelLimits {
   std::int64_t max_rows = 0;    // in one call
   std::int64_t max_inputs = 0;  // widest x of `linear`
   int heads = 0, head_dim = 0;
+  /// 8: on the CPU `linear` rounds each group of a row's inputs to 8 bits where the weights' groups
+  /// of 4 or 8 bits lie along them (kernels/rounded_inputs.h); 16: it never does. Other devices
+  /// take no notice.
+  int activation_bits = 16;
 };
 
 /// kBF16 where this processor multiplies it faster than f32, else kF32.
 DType preferred_compute_type();
+/// 8 where this processor multiplies 8-bit codes faster than preferred_compute_type(): with AVX-512
+/// VNNI, and no AMX, in which bf16 is as fast; else 16.
+int preferred_activation_bits();
 
 /// Bytes that make_cpu_kernels allocates for its workspace (tag "workspace").
 std::size_t cpu_workspace_bytes(const KernelLimits& limits, int threads);

@@ -104,11 +104,12 @@ class KernelsTest : public testing::Test {
  protected:
   static constexpr std::int64_t kMaxInputs = 700;
 
-  void make(DType compute, int heads = 12, int head_dim = 128, int threads = 3) {
+  void make(DType compute, int heads = 12, int head_dim = 128, int threads = 3,
+            int activation_bits = 16) {
     fast_.reset();  // before the device whose stream it uses
     reference_.reset();
     device_ = std::make_unique<CpuDevice>(CpuDevice::Options{.threads = threads}, budgets_);
-    const KernelLimits limits{compute, 512, kMaxInputs, heads, head_dim};
+    const KernelLimits limits{compute, 512, kMaxInputs, heads, head_dim, activation_bits};
     fast_ = make_cpu_kernels(*device_, limits);
     reference_ = make_reference_kernels(*device_, limits);
   }

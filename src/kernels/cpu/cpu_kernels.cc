@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/cpu_device.h"
 #include "core/errors.h"
 #include "kernels/attention_batch.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/code_linear.h"
 #include "kernels/cpu/dequantise.h"
 #include "kernels/cpu/draw.h"
 #include "kernels/cpu/elementwise.h"
@@ -16,6 +18,7 @@
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/kernels.h"
+#include "kernels/rounded_inputs.h"
 
 namespace barge {
 namespace {
@@ -26,9 +29,15 @@ constexpr std::int64_t kNumbersATask = 16 * 1024;
 // Workspace of one thread; products and attention use it by turns.
 std::size_t thread_workspace_bytes(const KernelLimits& limits) {
   std::size_t bytes = Linear::workspace_bytes(limits);
+  if (limits.activation_bits == 8) bytes = std::max(bytes, CodeLinear::workspace_bytes(limits));
   if (limits.heads > 0)
     bytes = std::max(bytes, attention_workspace_bytes(limits.heads, limits.head_dim));
-  return bytes;
+  return round_up(bytes, 64);
+}
+
+// Of all threads together, behind theirs.
+std::size_t shared_workspace_bytes(const KernelLimits& limits) {
+  return limits.activation_bits == 8 ? CodeLinear::shared_bytes(limits) : 0;
 }
 
 void require_compute_type(const KernelLimits& limits) {
@@ -47,7 +56,10 @@ class CpuKernels final : public Kernels {
         thread_bytes_(thread_workspace_bytes(limits)),
         workspace_(device.allocate(Tier::kDevice, cpu_workspace_bytes(limits, pool_.threads()),
                                    "workspace")),
-        linear_(limits, pool_, workspace_.data(), thread_bytes_) {}
+        linear_(limits, pool_, workspace_.data(), thread_bytes_),
+        code_linear_(
+            limits, pool_, workspace_.data(), thread_bytes_,
+            workspace_.data() + thread_bytes_ * static_cast<std::size_t>(pool_.threads())) {}
 
   void decode_rows(const WeightPanel& rows, MatrixView out, Epilogue epilogue) override {
     stream_.call([=, this] {
@@ -76,8 +88,12 @@ class CpuKernels final : public Kernels {
     if (x.cols > limits_.max_inputs)
       throw ConfigError(concat("a product of ", x.cols, " inputs, but the kernels' workspace was ",
                                "planned for ", limits_.max_inputs));
-    stream_.call(
-        [=, this, channels = ChannelMap(panels)] { linear_.run(x, channels, bias, y, epilogue); });
+    stream_.call([=, this, channels = ChannelMap(panels)] {
+      if (limits_.activation_bits == 8 && inputs_are_rounded(channels.panels()))
+        code_linear_.run(x, channels, bias, y, epilogue);
+      else
+        linear_.run(x, channels, bias, y, epilogue);
+    });
   }
 
   void rope(MatrixView x, int head_dim, std::span<const std::int32_t> positions,
@@ -193,13 +209,15 @@ class CpuKernels final : public Kernels {
   const std::size_t thread_bytes_;
   const Buffer workspace_;
   Linear linear_;
+  CodeLinear code_linear_;
 };
 
 }  // namespace
 
 std::size_t cpu_workspace_bytes(const KernelLimits& limits, int threads) {
   require_compute_type(limits);
-  return thread_workspace_bytes(limits) * static_cast<std::size_t>(threads);
+  return thread_workspace_bytes(limits) * static_cast<std::size_t>(threads) +
+         shared_workspace_bytes(limits);
 }
 
 std::unique_ptr<Kernels> make_cpu_kernels(CpuDevice& device, const KernelLimits& limits) {

@@ -15,6 +15,7 @@ class ChannelMap {
  public:
   explicit ChannelMap(std::span<const WeightPanel> panels);
 
+  std::span<const WeightPanel> panels() const { return panels_; }
   std::int64_t channels() const { return ends_.empty() ? 0 : ends_.back(); }
   struct Place {
     const WeightPanel* panel;

@@ -6,6 +6,7 @@
 
 #include "core/thread_pool.h"
 #include "kernels/cpu/dequantise.h"
+#include "kernels/cpu/linear_plan.h"
 #include "kernels/cpu/product.h"
 #include "kernels/kernels.h"
 
@@ -30,10 +31,9 @@ class Linear {
 
  private:
   struct Call;
-  struct Plan;
 
   Product& product_for(std::int64_t inputs);
-  void run_task(const Call& call, const Plan& plan, std::int64_t task, int thread);
+  void run_task(const Call& call, const LinearPlan::Task& task, int thread);
 
   const KernelLimits limits_;
   ThreadPool& pool_;

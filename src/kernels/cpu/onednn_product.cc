@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "kernels/cpu/code_product.h"
 #include "kernels/cpu/product.h"
 #include "kernels/kernels.h"
 
@@ -14,10 +15,12 @@ namespace {
 
 using dnnl::memory;
 
-bool multiplies_bf16() {
-  constexpr auto kBf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kBf16) == kBf16;
+bool has(dnnl::cpu_isa isa) {
+  const auto bits = static_cast<unsigned>(isa);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }
+
+bool multiplies_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
 
 // Debian's oneDNN starts OpenMP threads of its own unless each of ours asks for one.
 void use_one_thread() {
@@ -136,6 +139,10 @@ DType product_dtype(DType compute) {
 }
 
 DType preferred_compute_type() { return multiplies_bf16() ? DType::kBF16 : DType::kF32; }
+
+int preferred_activation_bits() {
+  return multiplies_codes_fast() && !has(dnnl::cpu_isa::avx512_core_amx) ? 8 : 16;
+}
 
 std::unique_ptr<Product> make_onednn_product(std::int64_t inputs, DType compute, int threads) {
   try {

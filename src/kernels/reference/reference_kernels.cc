@@ -10,6 +10,8 @@
 #include "core/errors.h"
 #include "kernels/attention_batch.h"
 #include "kernels/kernels.h"
+#include "kernels/reference/rounded_inputs.h"
+#include "kernels/rounded_inputs.h"
 #include "quant/codec.h"
 
 namespace barge {
@@ -80,7 +82,9 @@ std::byte* record(const AttentionSpan& span, const KvFormat& format, int page_po
 class ReferenceKernels final : public Kernels {
  public:
   ReferenceKernels(Device& device, const KernelLimits& limits)
-      : stream_(device.compute()), compute_(limits.compute) {}
+      : stream_(device.compute()),
+        compute_(limits.compute),
+        activation_bits_(limits.activation_bits) {}
 
   void decode_rows(const WeightPanel& rows, MatrixView out, Epilogue epilogue) override {
     stream_.call([=] {
@@ -125,16 +129,21 @@ class ReferenceKernels final : public Kernels {
   void linear(MatrixView x, std::span<const WeightPanel> panels, const float* bias, MatrixView y,
               Epilogue epilogue) override {
     stream_.call([=, this, panels = std::vector(panels.begin(), panels.end())] {
+      const bool codes = activation_bits_ == 8 && inputs_are_rounded(panels);
+      const DType type = codes ? DType::kF32 : compute_;
       std::vector<float> input;
-      for (std::int64_t r = 0; r < x.rows; ++r)
-        for (std::int64_t c = 0; c < x.cols; ++c)
-          input.push_back(rounded_to(compute_, get(x, r, c)));
+      for (std::int64_t r = 0; r < x.rows; ++r) {
+        for (std::int64_t c = 0; c < x.cols; ++c) input.push_back(rounded_to(type, get(x, r, c)));
+        if (codes)
+          round_inputs(std::span(input).last(static_cast<std::size_t>(x.cols)),
+                       panels.front().layout.format.group);
+      }
       std::vector<float> w(static_cast<std::size_t>(x.cols));
       std::int64_t n = 0;
       for (const WeightPanel& panel : panels)
         for (std::int64_t channel = 0; channel < panel.layout.rows; ++channel, ++n) {
           decode_panel_row(panel.layout, bytes_of(panel), channel, w);
-          for (float& value : w) value = rounded_to(compute_, value);
+          for (float& value : w) value = rounded_to(type, value);
           for (std::int64_t r = 0; r < x.rows; ++r) {
             double sum = dot(bias != nullptr ? bias[n] : 0, &input[r * x.cols], w.data(), x.cols);
             if (epilogue == Epilogue::kAdd) sum += get(y, r, n);
@@ -281,6 +290,7 @@ class ReferenceKernels final : public Kernels {
 
   Stream& stream_;
   const DType compute_;
+  const int activation_bits_;
 };
 
 }  // namespace
