@@ -1,9 +1,10 @@
 // What the kernels reach of what the machine could do. `kernels_bench --benchmark_filter=Linear`
 // "limit" is measured in the same process: of products, bare oneDNN on the same shapes and threads
-// (blocked weights of the compute type that are in memory already); of what streams, plain reads of
-// memory, held against all bytes that are read and written. Rates and ratios are per second of
-// processor time, all threads together, so that they hold on a machine that does other things too;
-// the Time column is what the clock says.
+// (blocked weights of the compute type that are in memory already), where inputs are 8 bits the
+// best that it reaches with u8 and s8 and so many inputs; of what streams, plain reads of memory,
+// held against all bytes that are read and written. Rates and ratios are per second of processor
+// time, all threads together, so that they hold on a machine that does other things too; the Time
+// column is what the clock says.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "bench/kernels_bench.h"
+#include "kernels/cpu/bare_product.h"
 #include "kernels/cpu/dequantise.h"
 #include "kernels/cpu/product.h"
 #include "quant/codec.h"
@@ -75,7 +77,16 @@ struct Weights {
   std::vector<WeightPanel> panels;
 };
 
-void Linear(benchmark::State& state, const WeightFormat& format) {
+// Seconds of `operations` at the best rate of bare oneDNN in 8 bits, which the clock measures.
+double bare_seconds_in_8_bits(std::int64_t inputs, double operations) {
+  static std::map<std::int64_t, double> rates;
+  const int threads = machine().device.pool().threads();
+  double& rate = rates[inputs];
+  if (rate == 0) rate = best_product_rate(preferred_compute_type(), 8, threads, inputs, 0.5);
+  return operations / (rate / threads);
+}
+
+void Linear(benchmark::State& state, const WeightFormat& format, int activation_bits = 16) {
   const std::int64_t inputs = state.range(0), outputs = state.range(1), rows = state.range(2);
   Machine& m = machine();
   const Weights weights(format, outputs, inputs);
@@ -84,16 +95,18 @@ void Linear(benchmark::State& state, const WeightFormat& format) {
   std::vector<float> y(static_cast<std::size_t>(rows * outputs));
   const MatrixView xv{x.data(), type, rows, inputs, inputs};
   const MatrixView yv{reinterpret_cast<std::byte*>(y.data()), DType::kF32, rows, outputs, outputs};
-  m.kernels->linear(xv, weights.panels, nullptr, yv, Epilogue::kStore);
+  Kernels& kernels = activation_bits == 8 ? *m.kernels_in_8_bits : *m.kernels;
+  kernels.linear(xv, weights.panels, nullptr, yv, Epilogue::kStore);
   m.finish();
   const double begin = processor_seconds();
   for (auto _ : state) {
-    m.kernels->linear(xv, weights.panels, nullptr, yv, Epilogue::kStore);
+    kernels.linear(xv, weights.panels, nullptr, yv, Epilogue::kStore);
     m.finish();
   }
   const double seconds = (processor_seconds() - begin) / static_cast<double>(state.iterations());
   const double operations = 2.0 * static_cast<double>(rows * inputs * outputs);
-  const double limit = bare_seconds(rows, inputs, outputs);
+  const double limit = activation_bits == 8 ? bare_seconds_in_8_bits(inputs, operations)
+                                            : bare_seconds(rows, inputs, outputs);
   state.counters["op/s"] = operations / seconds;
   state.counters["limit"] = operations / limit;
   state.counters["ratio"] = limit / seconds;
@@ -101,6 +114,18 @@ void Linear(benchmark::State& state, const WeightFormat& format) {
 const std::vector<std::vector<std::int64_t>> kShapes = {{2048}, {5632}, {64, 128, 512, 1024, 4096}};
 BENCHMARK_CAPTURE(Linear, q4, WeightFormat{Encoding::kQ4, 64})
     ->ArgsProduct(kShapes)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Linear, q4_in_8_bits, WeightFormat{Encoding::kQ4, 64}, 8)
+    ->ArgsProduct(kShapes)
+    ->Args({2048, 2048, 64})
+    ->Args({5632, 2048, 64})
+    ->Args({5632, 2048, 1024})
+    ->Args({2048, 256, 64})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Linear, q8_in_8_bits, WeightFormat{Encoding::kQ8, 32}, 8)
+    ->Args({2048, 5632, 64})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Linear, q4_output, WeightFormat{Encoding::kQ4, 64, GroupAxis::kOutput})
@@ -118,6 +143,7 @@ BENCHMARK_CAPTURE(Linear, bf16, WeightFormat{Encoding::kBF16})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Linear, q4_wide, WeightFormat{Encoding::kQ4, 64})
+    ->Args({2048, 2048, 64})
     ->Args({5632, 2048, 64})
     ->Args({5632, 1024, 1024})
     ->Args({5632, 2048, 1024})

@@ -25,6 +25,8 @@ struct Machine {
   CpuDevice device{{}, budgets};
   std::unique_ptr<Kernels> kernels =
       make_cpu_kernels(device, {preferred_compute_type(), 1 << 16, 8192, 32, 128});
+  std::unique_ptr<Kernels> kernels_in_8_bits =  // inputs of `linear`
+      make_cpu_kernels(device, {preferred_compute_type(), 1 << 16, 8192, 0, 0, 8});
 
   void finish() { device.compute().record().wait(); }
 };

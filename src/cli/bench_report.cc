@@ -80,7 +80,8 @@ BenchLimits::BenchLimits(const Options& o, Session& session)
     : threads_(o.threads > 0 ? o.threads : usable_processors()),
       policy_(session.plan.policy),
       unified_(session.machine.device().unified()) {
-  const KernelLimits bounds = kernel_limits(*session.family, policy_, session.machine.compute);
+  const KernelLimits bounds = kernel_limits(*session.family, policy_, session.machine.compute,
+                                            session.machine.activation_bits);
   shape_ = shape_of(*session.family,
                     [&](const TensorSpec& tensor) {
                       return session.pack
@@ -106,11 +107,14 @@ void BenchLimits::measure(Session& session) {
     std::set<std::int64_t> inputs;
     for (const auto& matrix : shape_.matrices)
       if (matrix.visited) inputs.insert(matrix.cols);
-    const auto rates =
-        measure_matrix_ops(machine.compute, threads_,
-                           std::vector<std::int64_t>(inputs.begin(), inputs.end()), kMatrixSeconds);
-    for (const auto& [width, rate] : rates)
-      machine_.matrix_ops[width] = std::max(machine_.matrix_ops[width], rate);
+    const auto improve = [&](std::map<std::int64_t, double>& best, int activation_bits) {
+      const std::vector<std::int64_t> widths(inputs.begin(), inputs.end());
+      for (const auto& [width, rate] :
+           measure_matrix_ops(machine.compute, activation_bits, threads_, widths, kMatrixSeconds))
+        best[width] = std::max(best[width], rate);
+    };
+    improve(machine_.matrix_ops, machine.activation_bits);
+    if (machine.activation_bits == 8) improve(machine_.matrix_ops_in_16_bits, 16);
     machine_.memory_read =
         std::max(machine_.memory_read, measure_memory_read(threads_, kMemorySeconds));
   }
@@ -120,6 +124,9 @@ void BenchLimits::measure(Session& session) {
 }
 
 SweepLimits BenchLimits::sweep_limits() const { return {machine_, shape_, policy_, unified_}; }
+SweepLimits BenchLimits::sweep_limits_in_16_bits() const {
+  return {machine_.in_16_bits(), shape_, policy_, unified_};
+}
 
 Json bench_report(Json json, const BenchRun& run) {
   const auto generated = json["generated_tokens"].get<double>();
@@ -148,7 +155,8 @@ Json bench_report(Json json, const BenchRun& run) {
 
 void add_limits(Json& json, const BenchRun& run, const BenchLimits& measured) {
   const SweepLimits limits = measured.sweep_limits();
-  double prefill_seconds = 0, decode_seconds = 0, decoded = 0;
+  const SweepLimits in_16_bits = measured.sweep_limits_in_16_bits();
+  double prefill_seconds = 0, decode_seconds = 0, decoded = 0, compute_in_16_bits = 0;
   Json sweeps_bound_by = Json::object();
   SweepLimits::Seconds sum;
   for (const auto& sweep : run.sweeps) {
@@ -156,6 +164,7 @@ void add_limits(Json& json, const BenchRun& run, const BenchLimits& measured) {
     (sweep.record.prefill() ? prefill_seconds : decode_seconds) += least.longest();
     if (!sweep.record.prefill()) decoded += static_cast<double>(sweep.record.logit_rows);
     sum.compute += least.compute;
+    compute_in_16_bits += in_16_bits.of(sweep.record).compute;
     sum.memory += least.memory;
     sum.disk += least.disk;
     sum.link += least.link;
@@ -181,6 +190,9 @@ void add_limits(Json& json, const BenchRun& run, const BenchLimits& measured) {
   // Of these there are no rates: what it takes at least, and how many times that it took.
   json["limits"]["seconds"] = seconds;
   ratios["seconds"] = per_second(run.seconds, seconds);
+  // The matrix rate is of products in so many bits; what it would be in 16 bits stands beside it.
+  json["limits"]["activation_bits"] = json["activation_bits"];
+  json["limits"]["matrix_ops_per_s_in_16_bits"] = per_second(operations, compute_in_16_bits);
   json["limits"]["memory_read_bytes_per_s"] = machine.memory_read;
   json["limit_seconds"] = {{"compute", sum.compute},     {"memory", sum.memory},
                            {"disk", sum.disk},           {"link", sum.link},

@@ -15,11 +15,12 @@ class BenchLimits {
   /// `session` needn't be loaded.
   explicit BenchLimits(const Options& options, Session& session);
 
-  /// Measures processor, memory and disk for two seconds or so, before and after what is held
+  /// Measures processor, memory and disk for two or three seconds, before and after what is held
   /// against them. The best of both holds: virtual machines and their disks change their mind.
   void measure(Session& session);
   const MachineLimits& machine() const { return machine_; }
   SweepLimits sweep_limits() const;
+  SweepLimits sweep_limits_in_16_bits() const;
 
  private:
   const int threads_;

@@ -46,6 +46,9 @@ void add_rates(std::string& out, const Json& report) {
            report["ratios"].value(rate.key, 0.0));
     line(out, "  %s\n", rate.unit);
   }
+  if (limited && report["activation_bits"] == 8)
+    line(out, "  %-22s %10s %10.1f %7s  Gop/s\n", "  were inputs 16 bits", "",
+         report["limits"]["matrix_ops_per_s_in_16_bits"].get<double>() / 1e9, "");
   line(out, "  %-22s %10.2f", "seconds", report["seconds"].get<double>());
   if (limited)
     line(out, " %10.2f %7.2f", report["limits"]["seconds"].get<double>(),

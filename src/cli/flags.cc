@@ -71,6 +71,18 @@ void add_format_flags(CLI::App& command, Options& o) {
       ->check(CLI::IsMember({32, 64, 128}));
 }
 
+void add_compute_flags(CLI::App& command, Options& o) {
+  command.add_option("--dtype", o.dtype, "type in which products are computed")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
+      ->capture_default_str();
+  command
+      .add_option("--activation-bits", o.activation_bits,
+                  "bits to which inputs of products with 4- and 8-bit weights are rounded, on the "
+                  "CPU; auto: 8 where that is faster and --dtype is auto")
+      ->check(CLI::IsMember({"auto", "8", "16"}))
+      ->capture_default_str();
+}
+
 void add_model_flags(CLI::App& command, Options& o) {
   command
       .add_option("MODEL", o.model,
@@ -82,9 +94,7 @@ void add_model_flags(CLI::App& command, Options& o) {
       .add_option("--max-model-len", o.max_model_len,
                   "longest prompt and answer together, in tokens; default: the model's own")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--dtype", o.dtype, "type in which products are computed")
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
-      ->capture_default_str();
+  add_compute_flags(command, o);
   command
       .add_option("--kv-bits,--kv-cache-dtype", o.kv_bits, "bits of a KV cache number; auto: 16")
       ->check(CLI::IsMember({"auto", "4", "16", "32"}))

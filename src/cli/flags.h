@@ -9,8 +9,9 @@ class App;
 namespace barge {
 
 /// Add the flags of one subject to `command`, which writes what it was given into `options`.
-void add_format_flags(CLI::App& command, Options& options);  // bits and groups of weights
-void add_model_flags(CLI::App& command, Options& options);   // with MODEL and the former
+void add_format_flags(CLI::App& command, Options& options);   // bits and groups of weights
+void add_compute_flags(CLI::App& command, Options& options);  // number formats of products
+void add_model_flags(CLI::App& command, Options& options);    // with MODEL and both
 void add_machine_flags(CLI::App& command, Options& options);
 void add_policy_flags(CLI::App& command, Options& options);
 void add_workload_flags(CLI::App& command, Options& options);

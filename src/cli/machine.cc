@@ -41,6 +41,14 @@ DType compute_type(const std::string& dtype, const Accelerator& accelerator,
   return DType::kF16;
 }
 
+int activation_bits_of(const Options& o, const Accelerator& accelerator) {
+  if (accelerator.cuda() && o.activation_bits == "8")
+    throw ConfigError("--activation-bits 8 is for the CPU; with a GPU it takes 16 or auto");
+  if (o.activation_bits == "8") return 8;
+  if (o.activation_bits == "16" || accelerator.cuda() || o.dtype != "auto") return 16;
+  return preferred_activation_bits();
+}
+
 Budgets budgets_of(const Options& o, const Accelerator& accelerator,
                    const fs::path& disk_directory) {
   const std::size_t device = accelerator.free_bytes(), host = usable_host_memory(),
@@ -85,10 +93,12 @@ Machine::Machine(const Options& o)
       trace(make_trace(o)),
       backend(traced(accelerator.make_backend(budgets), trace.get())),
       compute(compute_type(o.dtype, accelerator, *backend)),
+      activation_bits(activation_bits_of(o, accelerator)),
       disk(queue_options(o, trace.get())) {}
 
 Profile Machine::profile(bool quick, bool renew) {
-  const ProbeOptions options{disk_directory, budgets.device.limit(), quick ? 8.0 : 60.0, compute};
+  const ProbeOptions options{disk_directory, budgets.device.limit(), quick ? 8.0 : 60.0, compute,
+                             activation_bits};
   if (!renew)
     if (const auto known = load_profile(cache_directory, machine_of(device(), options)))
       return *known;

@@ -22,6 +22,7 @@ struct Machine {
   std::unique_ptr<Trace> trace;  // null unless --trace is given; of backend and disk
   std::unique_ptr<Backend> backend;
   DType compute;
+  int activation_bits;  // as KernelLimits'
   DiskQueue disk;
 
   Device& device() const { return backend->device(); }

@@ -80,6 +80,7 @@ Target this_machine(Machine& machine) {
   return {.profile = machine.profile(),
           .limits = machine.limits(),
           .compute = machine.compute,
+          .activation_bits = machine.activation_bits,
           .workspace_bytes = [&machine](const KernelLimits& limits) {
             return machine.backend->workspace_bytes(limits);
           }};
@@ -98,11 +99,13 @@ Target other_machine(const Options& o, const std::filesystem::path& file, Machin
                            limit(o.cpu_memory, profile.host_bytes, "--cpu-memory"),
                            limit(o.disk_space, profile.disk_bytes, "--disk-space")},
                 .compute = here.compute,
+                .activation_bits = here.activation_bits,
                 .workspace_bytes = [&here](const KernelLimits& limits) {
                   return here.backend->workspace_bytes(limits);
                 }};
   if (!profile.unified) {
     target.compute = DType::kF16;
+    target.activation_bits = 16;
     target.workspace_bytes = [](const KernelLimits&) {
       return PerTier<std::size_t>{.device = kGpuWorkspace};
     };
@@ -112,7 +115,8 @@ Target other_machine(const Options& o, const std::filesystem::path& file, Machin
 
 ShapeFor shape_for(const Options& o, const PlannedModel& model, const Target& target) {
   return [&o, &model, &target](const Policy& policy) {
-    const KernelLimits bounds = kernel_limits(*model.family, policy, target.compute);
+    const KernelLimits bounds =
+        kernel_limits(*model.family, policy, target.compute, target.activation_bits);
     ModelShape shape = shape_of(*model.family, model.format_of, policy.kv_bits, kv_group(o), bounds,
                                 target.workspace_bytes(bounds));
     shape.tokenizer_bytes = model.tokenizer_bytes;

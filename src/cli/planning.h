@@ -40,6 +40,7 @@ struct Target {
   Profile profile;
   TierLimits limits;
   DType compute = DType::kF32;
+  int activation_bits = 16;
   std::function<PerTier<std::size_t>(const KernelLimits&)> workspace_bytes;
 };
 /// This one. `machine` outlives it.

@@ -15,9 +15,7 @@ namespace barge {
 void add_probe(CLI::App& app) {
   auto* command = app.add_subcommand("probe", "Measure this machine and keep the profile");
   const auto o = std::make_shared<Options>();
-  command->add_option("--dtype", o->dtype, "type in which products are computed")
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
-      ->capture_default_str();
+  add_compute_flags(*command, *o);
   add_machine_flags(*command, *o);
   command->add_flag("--quick", o->quick, "10 seconds at most, less exact");
   command->add_flag("--json", o->json, "print the profile as it is kept");

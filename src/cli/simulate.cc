@@ -43,6 +43,7 @@ void simulate(const Options& o, const std::vector<LineLength>& lengths, const Wo
   Simulation::Options options;
   options.engine.policy = plan.policy;
   options.engine.compute = target.compute;
+  options.engine.activation_bits = target.activation_bits;
   options.engine.kv_group = kv_group(o);
   options.format_of = model.format_of;
   options.limits = target.limits;

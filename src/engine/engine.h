@@ -30,6 +30,7 @@ class Engine {
   struct Options {
     Policy policy;
     DType compute = DType::kF32;
+    int activation_bits = 16;  // as KernelLimits'
     int kv_group = 64;
     std::filesystem::path disk_directory;  // of KV pages
     std::vector<TokenId> eos;
@@ -76,7 +77,8 @@ class Engine {
 };
 
 /// Bounds of the kernel table that an engine makes.
-KernelLimits kernel_limits(const Family& family, const Policy& policy, DType compute);
+KernelLimits kernel_limits(const Family& family, const Policy& policy, DType compute,
+                           int activation_bits = 16);
 
 /// Bytes of workspace of the CPU that attends beside a device, made as Options::attention_threads
 /// says.

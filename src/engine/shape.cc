@@ -59,13 +59,15 @@ float attention_scale(const ModelConfig& config) {
   return 1 / std::sqrt(static_cast<float>(config.head_dim));
 }
 
-KernelLimits kernel_limits(const Family& family, const Policy& policy, DType compute) {
+KernelLimits kernel_limits(const Family& family, const Policy& policy, DType compute,
+                           int activation_bits) {
   const ModelConfig& config = family.config();
   KernelLimits limits{.compute = compute,
                       .max_rows = std::max(policy.sweep_tokens, policy.block_sequences()),
                       .max_inputs = config.hidden,
                       .heads = config.heads,
-                      .head_dim = config.head_dim};
+                      .head_dim = config.head_dim,
+                      .activation_bits = activation_bits};
   for (const Part& part : family.parts())
     for (const TensorSpec& tensor : part.tensors)
       if (tensor.kind != TensorSpec::Kind::kVector)

@@ -81,7 +81,7 @@ Stores::Stores(const Pack& pack, const Family& family, Backend& backend, Disk& d
       cpu_(!policy_.cpu_attention ? nullptr
            : own_cpu_             ? own_cpu_.get()
                                   : options.attention),
-      kernel_limits_(kernel_limits(family, policy_, options.compute)),
+      kernel_limits_(kernel_limits(family, policy_, options.compute, options.activation_bits)),
       shape_(shape_in_pack(
           pack, family, policy_, options.kv_group, kernel_limits_,
           backend.workspace_bytes(kernel_limits_),

@@ -81,12 +81,19 @@ double MachineLimits::matrix_ops_of(std::int64_t inputs) const {
   return found != matrix_ops.end() ? found->second : best_matrix_ops();
 }
 
-std::map<std::int64_t, double> measure_matrix_ops(DType compute, int threads,
+MachineLimits MachineLimits::in_16_bits() const {
+  MachineLimits limits = *this;
+  if (!matrix_ops_in_16_bits.empty()) limits.matrix_ops = matrix_ops_in_16_bits;
+  return limits;
+}
+
+std::map<std::int64_t, double> measure_matrix_ops(DType compute, int activation_bits, int threads,
                                                   std::span<const std::int64_t> inputs,
                                                   double seconds) {
   std::map<std::int64_t, double> rates;
   for (const std::int64_t n : inputs)
-    rates[n] = best_product_rate(compute, threads, n, seconds / static_cast<double>(inputs.size()));
+    rates[n] = best_product_rate(compute, activation_bits, threads, n,
+                                 seconds / static_cast<double>(inputs.size()));
   return rates;
 }
 

@@ -28,8 +28,8 @@ class Probe {
   Probe(Backend& backend, Disk& disk, const ProbeOptions& options)
       : device_(backend.device()),
         disk_(disk),
-        kernels_(backend.make_kernels(
-            {options.compute, kSequences * kPromptRows, kInputs, kHeads, kHeadDim})),
+        kernels_(backend.make_kernels({options.compute, kSequences * kPromptRows, kInputs, kHeads,
+                                       kHeadDim, options.activation_bits})),
         options_(options),
         dense_(options.compute == DType::kF16 ? Encoding::kF16 : Encoding::kBF16) {}
 

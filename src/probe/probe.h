@@ -18,6 +18,7 @@ struct ProbeOptions {
   std::size_t device_bytes = 0;          // of device memory that a run may use
   double seconds = 10;                   // about how long all of it may take
   DType compute = DType::kF32;
+  int activation_bits = 16;  // as KernelLimits'
 };
 
 /// Measures this machine with barge's own kernels, queue and copies. Takes some 50 MiB of host
@@ -25,7 +26,7 @@ struct ProbeOptions {
 Profile probe(Backend& backend, Disk& disk, const ProbeOptions& options,
               const std::function<void(double, const std::string&)>& progress = {});
 
-/// What a profile holds for: processor, threads, device, compute type, directory and file system.
+/// What a profile holds for: processor, threads, device, number formats, directory and file system.
 std::string machine_of(const Device& device, const ProbeOptions& options);
 
 /// The profile in `cache_directory` that was made for this machine; nullopt if there is none.

@@ -33,7 +33,8 @@ fs::path file_of(const fs::path& cache_directory, const std::string& machine) {
 std::string machine_of(const Device& device, const ProbeOptions& options) {
   struct statfs info {};
   statfs(options.disk_directory.c_str(), &info);
-  return concat(processor_name(), "; ", device.name(), "; ", name_of(options.compute), "; ",
+  return concat(processor_name(), "; ", device.name(), "; ", name_of(options.compute),
+                options.activation_bits == 8 ? ", activations in 8 bits; " : "; ",
                 fs::absolute(options.disk_directory).string(), " (file system ", std::hex,
                 info.f_type, ")");
 }

@@ -50,9 +50,10 @@ double SweepLimits::operations(const SweepRecord& sweep) const {
 SweepLimits::Seconds SweepLimits::of(const SweepRecord& sweep) const {
   const auto bytes = [](std::size_t n) { return static_cast<double>(n); };
   Seconds limit;
-  limit.compute = row_seconds_ * static_cast<double>(sweep.prompt_rows + sweep.answer_rows) +
-                  logits_seconds_ * static_cast<double>(sweep.logit_rows) +
-                  over(key_ops_ * static_cast<double>(sweep.keys), machine_.best_matrix_ops());
+  limit.compute =
+      row_seconds_ * static_cast<double>(sweep.prompt_rows + sweep.answer_rows) +
+      logits_seconds_ * static_cast<double>(sweep.logit_rows) +
+      over(key_ops_ * static_cast<double>(sweep.keys), machine_.in_16_bits().best_matrix_ops());
   limit.memory = over(weights_ + kv_position_ * static_cast<double>(sweep.read_positions),
                       machine_.memory_read);
   limit.disk = over(weights_read_ + bytes(sweep.kv_read_bytes), machine_.disk_read) +

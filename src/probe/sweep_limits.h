@@ -15,8 +15,8 @@ namespace barge {
 ///   compute   operations / matrix rate. A new token costs 2 operations a weight of the layers
 ///             (each matrix at the rate of bare oneDNN with as many inputs); a row of logits
 ///             2 * hidden * vocab; a row 4 * heads * head_dim * layers for each key that it attends
-///             to, at the best matrix rate. Tiles that aren't full, decoding of 4-bit weights,
-///             norms, softmax and sampling count nothing.
+///             to, at the best matrix rate in 16 bits. Tiles that aren't full, decoding of 4-bit
+///             weights, norms, softmax and sampling count nothing.
 ///   memory    weights (as stored, once) and the KV cache that generated rows look back on, read
 ///             from memory. Only where the CPU computes.
 ///   disk      weights at home on disk, once, and pages of KV read / disk read rate, and pages

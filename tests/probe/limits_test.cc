@@ -84,12 +84,26 @@ TEST(MachineLimits, FallsBackOnTheBestRateForInputsThatWerentMeasured) {
   EXPECT_EQ(limits.matrix_ops_of(100), 2e9);
 }
 
+TEST(MachineLimits, HoldAttentionAgainstProductsIn16Bits) {
+  MachineLimits machine{.matrix_ops = {{64, 4e9}}, .matrix_ops_in_16_bits = {{64, 2e9}}};
+  const SweepLimits in_8_bits(machine, model(), everything_on(Tier::kHost), /*unified=*/true);
+  const SweepLimits in_16_bits(machine.in_16_bits(), model(), everything_on(Tier::kHost),
+                               /*unified=*/true);
+  EXPECT_EQ(in_8_bits.of({.keys = 100}).compute, in_16_bits.of({.keys = 100}).compute);
+  EXPECT_EQ(2 * in_8_bits.of({.prompt_rows = 100}).compute,
+            in_16_bits.of({.prompt_rows = 100}).compute);
+  machine.matrix_ops_in_16_bits.clear();
+  EXPECT_EQ(machine.in_16_bits().best_matrix_ops(), 4e9);
+}
+
 TEST(MachineLimits, AreMeasuredInAMoment) {
   const test::TempDirectory directory;
   const std::vector<std::int64_t> inputs{64, 96};
-  const auto ops = measure_matrix_ops(DType::kF32, 2, inputs, 0.02);
-  EXPECT_GT(ops.at(64), 1e7);
-  EXPECT_GT(ops.at(96), 1e7);
+  for (const int activation_bits : {16, 8}) {
+    const auto ops = measure_matrix_ops(DType::kF32, activation_bits, 2, inputs, 0.02);
+    EXPECT_GT(ops.at(64), 1e7);
+    EXPECT_GT(ops.at(96), 1e7);
+  }
   EXPECT_GT(measure_memory_read(2, 0.01), 1e7);
   EXPECT_GT(measure_disk_write(directory.path(), 0.05), 1e5);
 }
