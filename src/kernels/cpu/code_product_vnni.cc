@@ -90,22 +90,31 @@ inline void turn(__m512i (&v)[16]) {
   }
 }
 
-using Rows = const std::byte* const (&)[kLanes];
+// Of each of a vector's channels.
+struct Rows {
+  const std::byte* at[kLanes];
+  std::int64_t bytes;
+};
 
-// Words [first, first + 16) of each row, turned; zeros for those past `bytes`.
-inline void turned_words(Rows rows, std::int64_t first, std::int64_t bytes, __m512i (&v)[16]) {
-  const std::int64_t left = bytes - 4 * first;
+// Words [first, first + 16) of each row, turned; zeros for those past its end. What the next
+// channels have there is asked for: with so many rows the processor sees no pattern by itself.
+inline void turned_words(const Rows& rows, std::int64_t first, __m512i (&v)[16]) {
+  const std::int64_t left = rows.bytes - 4 * first;
   const __mmask64 there = left >= 64 ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
-  for (int r = 0; r < kLanes; ++r) v[r] = _mm512_maskz_loadu_epi8(there, rows[r] + 4 * first);
+  for (int r = 0; r < kLanes; ++r) {
+    const std::byte* from = rows.at[r] + 4 * first;
+    v[r] = _mm512_maskz_loadu_epi8(there, from);
+    _mm_prefetch(from + kLanes * rows.bytes, _MM_HINT_T0);
+  }
   turn(v);
 }
 
-void unpack_q4(Rows rows, std::int64_t inputs, std::uint8_t* to) {
+void unpack_q4(const Rows& rows, std::uint8_t* to) {
   const __m512i nibbles = _mm512_set1_epi8(15);
-  const std::int64_t words = inputs / 8;
+  const std::int64_t words = rows.bytes / 4;
   for (std::int64_t first = 0; first < words; first += 16) {
     __m512i v[16];
-    turned_words(rows, first, inputs / 2, v);
+    turned_words(rows, first, v);
     const std::int64_t count = words - first < 16 ? words - first : 16;
     for (std::int64_t i = 0; i < count; ++i, to += 8 * kCodeBlock) {
       _mm512_store_si512(to, _mm512_and_si512(v[i], nibbles));
@@ -115,12 +124,12 @@ void unpack_q4(Rows rows, std::int64_t inputs, std::uint8_t* to) {
   }
 }
 
-void unpack_q8(Rows rows, std::int64_t inputs, std::uint8_t* to) {
+void unpack_q8(const Rows& rows, std::uint8_t* to) {
   const __m512i sign = _mm512_set1_epi8(-128);
-  const std::int64_t words = inputs / 4;
+  const std::int64_t words = rows.bytes / 4;
   for (std::int64_t first = 0; first < words; first += 16) {
     __m512i v[16];
-    turned_words(rows, first, inputs, v);
+    turned_words(rows, first, v);
     const std::int64_t count = words - first < 16 ? words - first : 16;
     for (std::int64_t i = 0; i < count; ++i, to += 4 * kCodeBlock)
       _mm512_store_si512(to, _mm512_xor_si512(v[i], sign));
@@ -128,10 +137,11 @@ void unpack_q8(Rows rows, std::int64_t inputs, std::uint8_t* to) {
 }
 
 // A table of f16, one a group and row, as f32 with channels side by side.
-void unpack_table(Rows rows, std::int64_t groups, float* to) {
+void unpack_table(const Rows& rows, float* to) {
+  const std::int64_t groups = rows.bytes / 2;
   for (std::int64_t g = 0; g < groups;) {
     __m512i v[16];
-    turned_words(rows, g / 2, 2 * groups, v);
+    turned_words(rows, g / 2, v);
     for (int i = 0; i < 16 && g < groups; ++i)
       for (int shift = 0; shift <= 16 && g < groups; shift += 16, ++g, to += kCodeBlock)
         _mm512_store_ps(to, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(
@@ -237,25 +247,29 @@ class VnniCodeProduct final : public CodeProduct {
     float* const lows = scales + shape.groups() * kTileChannels;
     for (std::int64_t at = 0; at < kTileChannels; at += kLanes) {
       if (first + at >= channels.channels()) return;
-      const std::byte *rows[kLanes], *row_scales[kLanes], *row_lows[kLanes];
+      const std::int64_t table_bytes = 2 * shape.groups();
+      const std::int64_t row_bytes =
+          shape.encoding == Encoding::kQ4 ? shape.inputs / 2 : shape.inputs;
+      Rows rows{.bytes = row_bytes}, row_scales{.bytes = table_bytes},
+          row_lows{.bytes = table_bytes};
       for (std::int64_t i = 0; i < kLanes; ++i) {
         // Channels past the last repeat it: nobody asks for what they give.
         const std::int64_t channel = std::min(first + at + i, channels.channels() - 1);
         const auto [panel, row] = channels.find(channel);
         const PanelLayout& layout = panel->layout;
         const auto table = static_cast<std::size_t>(2 * row * layout.groups);
-        rows[i] = panel->data + static_cast<std::size_t>(row) * layout.row_bytes;
-        row_scales[i] = panel->data + layout.scales_offset + table;
-        row_lows[i] = panel->data + layout.mins_offset + table;
+        rows.at[i] = panel->data + static_cast<std::size_t>(row) * layout.row_bytes;
+        row_scales.at[i] = panel->data + layout.scales_offset + table;
+        row_lows.at[i] = panel->data + layout.mins_offset + table;
       }
       const std::int64_t block = at / kCodeBlock * kCodeBlock, lane = at % kCodeBlock;
       std::uint8_t* const to = codes + block * shape.inputs + 4 * lane;
-      unpack_table(row_scales, shape.groups(), scales + block * shape.groups() + lane);
+      unpack_table(row_scales, scales + block * shape.groups() + lane);
       if (shape.encoding == Encoding::kQ4) {
-        unpack_q4(rows, shape.inputs, to);
-        unpack_table(row_lows, shape.groups(), lows + block * shape.groups() + lane);
+        unpack_q4(rows, to);
+        unpack_table(row_lows, lows + block * shape.groups() + lane);
       } else {
-        unpack_q8(rows, shape.inputs, to);
+        unpack_q8(rows, to);
       }
     }
   }
