@@ -16,6 +16,7 @@ struct Format {
   const char* name;
   DType compute;
   int weight_bits, kv_bits;
+  int activation_bits = 16;
 };
 
 void PrintTo(const Format& format, std::ostream* out) { *out << format.name; }
@@ -131,12 +132,14 @@ TEST_P(PolicyInvariance, SameTokensAndSameBitsOfLogits) {
   if (format.compute == DType::kBF16 && !tests_on_cuda() &&
       preferred_compute_type() != DType::kBF16)
     GTEST_SKIP() << "this processor doesn't multiply bfloat16";
-  const TestModel model(tiny_llama_config(), format.weight_bits);
+  const bool grouped = format.activation_bits == 8;
+  const TestModel model(grouped ? tiny_grouped_config() : tiny_llama_config(), format.weight_bits);
   if (!model.pack().file(0).direct())
     std::cerr << "/proc/self/io is not compared: the temporary directory's file system refuses "
                  "O_DIRECT\n";
   TestSetup setup;
   setup.compute = format.compute;
+  setup.activation_bits = format.activation_bits;
   setup.policy.kv_bits = format.kv_bits;
   std::map<int, std::vector<TestAnswer>> by_place;
   const auto& first = by_place[-1] = run_under(model, setup, policy_job());
@@ -168,7 +171,10 @@ std::string name_of_format(const testing::TestParamInfo<Format>& info) { return 
 
 std::vector<Format> quick_formats() {
   std::vector<Format> formats{{"f32_w4_kv16", DType::kF32, 4, 16}};
-  if (tests_on_cuda()) formats.push_back({"f16_w4_kv4", DType::kF16, 4, 4});
+  if (tests_on_cuda())
+    formats.push_back({"f16_w4_kv4", DType::kF16, 4, 4});
+  else
+    formats.push_back({"f32_w4_kv16_in_8_bits", DType::kF32, 4, 16, 8});
   return formats;
 }
 

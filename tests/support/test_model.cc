@@ -36,6 +36,14 @@ ModelConfig tiny_llama_config() {
   return config;
 }
 
+ModelConfig tiny_grouped_config() {
+  ModelConfig config = tiny_llama_config();
+  config.hidden = 64;
+  config.head_dim = 16;
+  config.ffn = 192;
+  return config;
+}
+
 TestModel::TestModel(const std::string& model, int weight_bits)
     : TestModel(*open_checkpoint(model), weight_bits) {}
 
@@ -104,6 +112,7 @@ TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
                  budgets,
                  Engine::Options{.policy = setup.policy,
                                  .compute = setup.compute,
+                                 .activation_bits = setup.activation_bits,
                                  .disk_directory = setup.disk_directory.empty()
                                                        ? model.directory().parent_path()
                                                        : setup.disk_directory,

@@ -26,6 +26,8 @@ class Checkpoint;
 
 /// A Llama of two layers with grouped queries and odd sizes, 300 tokens: what most tests run.
 ModelConfig tiny_llama_config();
+/// One whose inputs are whole groups of quantised weights, so that 8 bits are enough for them.
+ModelConfig tiny_grouped_config();
 
 /// A small model as a pack in a directory of its own. `weight_bits` as convert() takes them: 32
 /// keeps every checkpoint's numbers.
@@ -69,6 +71,7 @@ bool tests_on_cuda();
 struct TestSetup {
   Policy policy = tiny_policy();
   DType compute = DType::kF32;
+  int activation_bits = 16;
   double emulate_link = 0;  // bytes per second; not on CUDA
   DiskQueue::Io io = DiskQueue::Io::kAuto;
   /// What takes the place of the disk, such as one with faults before it.
