@@ -156,7 +156,8 @@ Json bench_report(Json json, const BenchRun& run) {
 void add_limits(Json& json, const BenchRun& run, const BenchLimits& measured) {
   const SweepLimits limits = measured.sweep_limits();
   const SweepLimits in_16_bits = measured.sweep_limits_in_16_bits();
-  double prefill_seconds = 0, decode_seconds = 0, decoded = 0, compute_in_16_bits = 0;
+  double prefill_seconds = 0, decode_seconds = 0, decoded = 0;
+  double seconds_in_16_bits = 0, compute_in_16_bits = 0;
   Json sweeps_bound_by = Json::object();
   SweepLimits::Seconds sum;
   for (const auto& sweep : run.sweeps) {
@@ -164,7 +165,9 @@ void add_limits(Json& json, const BenchRun& run, const BenchLimits& measured) {
     (sweep.record.prefill() ? prefill_seconds : decode_seconds) += least.longest();
     if (!sweep.record.prefill()) decoded += static_cast<double>(sweep.record.logit_rows);
     sum.compute += least.compute;
-    compute_in_16_bits += in_16_bits.of(sweep.record).compute;
+    const SweepLimits::Seconds least_in_16_bits = in_16_bits.of(sweep.record);
+    seconds_in_16_bits += least_in_16_bits.longest();
+    compute_in_16_bits += least_in_16_bits.compute;
     sum.memory += least.memory;
     sum.disk += least.disk;
     sum.link += least.link;
@@ -192,6 +195,8 @@ void add_limits(Json& json, const BenchRun& run, const BenchLimits& measured) {
   ratios["seconds"] = per_second(run.seconds, seconds);
   // The matrix rate is of products in so many bits; what it would be in 16 bits stands beside it.
   json["limits"]["activation_bits"] = json["activation_bits"];
+  json["limits"]["seconds_in_16_bits"] = seconds_in_16_bits;
+  ratios["seconds_in_16_bits"] = per_second(run.seconds, seconds_in_16_bits);
   json["limits"]["matrix_ops_per_s_in_16_bits"] = per_second(operations, compute_in_16_bits);
   json["limits"]["memory_read_bytes_per_s"] = machine.memory_read;
   json["limit_seconds"] = {{"compute", sum.compute},     {"memory", sum.memory},
