@@ -43,10 +43,6 @@ void set(const MatrixView& y, std::int64_t r, std::int64_t c, float value) {
   }
 }
 
-float rounded_to(DType type, float x) {
-  return type == DType::kF32 ? x : type == DType::kF16 ? to_f32(to_f16(x)) : to_f32(to_bf16(x));
-}
-
 // `start` and the products, in order. ThreadSanitizer need not watch: both are the caller's own.
 [[gnu::no_sanitize("thread")]] double dot(double start, const float* a, const float* b,
                                           std::int64_t count) {
