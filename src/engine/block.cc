@@ -42,12 +42,73 @@ void add(Block& block, Sequence& sequence, int rows, bool prompt, bool device_dr
   block.members.push_back(member);
 }
 
-void cut(Block& block, const BlockLimits& limits,
+// Rows that a sequence gets in a sweep.
+struct Chunk {
+  Sequence* sequence;
+  int rows;
+  bool prompt;
+
+  std::int64_t keys() const { return sequence->fed + rows; }
+};
+
+// A row for each that decodes, then chunks of prompts. Returns how many of the first there are.
+std::size_t deal(std::span<Sequence* const> live, const BlockLimits& limits,
+                 std::vector<Chunk>& chunks) {
+  int rows_left = limits.rows, wanted_left = limits.wanted_rows;
+  const auto take = [&](Sequence* sequence, int rows, bool prompt) {
+    chunks.push_back({sequence, rows, prompt});
+    rows_left -= rows;
+    for (int position = sequence->fed; position < sequence->fed + rows; ++position)
+      wanted_left -= sequence->wants_logits(position) ? 1 : 0;
+  };
+  for (Sequence* sequence : live)
+    if (sequence->prompt_left() == 0) take(sequence, 1, /*prompt=*/false);
+  const std::size_t answers = chunks.size();
+  for (Sequence* sequence : live) {
+    if (sequence->prompt_left() == 0) continue;
+    const int rows = chunk_rows(*sequence, rows_left, wanted_left);
+    if (rows > 0) take(sequence, rows, /*prompt=*/true);
+  }
+  return answers;
+}
+
+// Before which of them their `weight`s are cut most evenly.
+std::size_t middle(std::span<const Chunk> chunks,
+                   const std::function<std::int64_t(const Chunk&)>& weight) {
+  std::int64_t all = 0, before = 0;
+  for (const Chunk& chunk : chunks) all += weight(chunk);
+  std::size_t best = 0;
+  std::int64_t least = all;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    before += weight(chunks[i]);
+    const std::int64_t unevenness = std::abs(2 * before - all);
+    if (unevenness >= least) continue;
+    least = unevenness;
+    best = i + 1;
+  }
+  return best;
+}
+
+// Puts the chunks of each half together, its answers first: the CPU should take as long for one
+// half as for the other, and so should the device, or one waits while the other works. Returns
+// where the second half begins; 0: there is only one.
+std::size_t arrange_halves(std::vector<Chunk>& chunks, std::size_t answers) {
+  if (answers == 0) return 0;
+  const std::span<const Chunk> all(chunks);
+  const std::size_t first = middle(all.first(answers), &Chunk::keys);
+  const std::size_t prompts =
+      middle(all.subspan(answers), [](const Chunk& chunk) { return chunk.rows; });
+  const auto at = [&](std::size_t i) { return chunks.begin() + static_cast<std::ptrdiff_t>(i); };
+  std::rotate(at(first), at(answers), at(answers + prompts));
+  return first + prompts;
+}
+
+void cut(Block& block, const BlockLimits& limits, std::size_t second_half,
          const std::function<std::size_t(const Block::Member&)>& staging_needed) {
   std::size_t staged = 0;
   for (std::size_t i = 0; i < block.members.size(); ++i) {
     const std::size_t needed = staging_needed(block.members[i]);
-    const bool full = block.micro_batches.empty() ||
+    const bool full = block.micro_batches.empty() || i == second_half ||
                       block.micro_batches.back().num_members ==
                           static_cast<std::size_t>(limits.micro_batch_sequences) ||
                       (needed > 0 && staged + needed > limits.staging_bytes / 2 && staged > 0);
@@ -60,43 +121,23 @@ void cut(Block& block, const BlockLimits& limits,
   }
 }
 
-Block::Half half_of(const Block& block, std::size_t begin, std::size_t end) {
-  const Block::MicroBatch& last = block.micro_batches[end - 1];
-  const Block::Member& last_member = block.members[last.first_member + last.num_members - 1];
-  const int first_row = block.members[block.micro_batches[begin].first_member].first_row;
-  return {.first_micro_batch = begin,
-          .num_micro_batches = end - begin,
-          .first_row = first_row,
-          .rows = last_member.first_row + last_member.rows - first_row};
-}
-
-// Where the keys that answers attend to are cut most evenly: the CPU should take as long for one
-// half as for the other.
-std::size_t middle(const Block& block) {
-  std::vector<std::int64_t> before{0};  // keys of so many micro-batches
-  for (const Block::MicroBatch& batch : block.micro_batches) {
-    before.push_back(before.back());
+void add_halves(Block& block, std::size_t second_half) {
+  for (std::size_t b = 0; b < block.micro_batches.size(); ++b) {
+    const Block::MicroBatch& batch = block.micro_batches[b];
+    if (b == 0 || batch.first_member == second_half) {
+      Block::Half next{.first_micro_batch = b,
+                       .first_row = block.members[batch.first_member].first_row};
+      if (b > 0) next.first_answer = block.halves.front().answers;
+      block.halves.push_back(next);
+    }
+    Block::Half& half = block.halves.back();
+    ++half.num_micro_batches;
     for (std::size_t i = 0; i < batch.num_members; ++i) {
       const Block::Member& member = block.members[batch.first_member + i];
-      if (!member.prompt) before.back() += member.first_position + member.rows;
+      half.rows += member.rows;
+      if (!member.prompt) ++half.answers;
     }
   }
-  const auto unevenness = [&](std::size_t cut) {
-    return std::abs(2 * before[cut] - before.back());
-  };
-  std::size_t best = 1;
-  for (std::size_t cut = 2; cut < block.micro_batches.size(); ++cut)
-    if (unevenness(cut) < unevenness(best)) best = cut;
-  return best;
-}
-
-void halve(Block& block, bool in_halves) {
-  const std::size_t batches = block.micro_batches.size();
-  if (batches == 0) return;
-  const bool has_answers = !block.members.front().prompt;  // they come first
-  const std::size_t cut = in_halves && has_answers && batches > 1 ? middle(block) : batches;
-  block.halves.push_back(half_of(block, 0, cut));
-  if (cut < batches) block.halves.push_back(half_of(block, cut, batches));
 }
 
 }  // namespace
@@ -107,18 +148,14 @@ bool Block::has_prompts() const {
 
 Block compose(std::span<Sequence* const> live, const BlockLimits& limits,
               const std::function<std::size_t(const Block::Member&)>& staging_needed) {
+  std::vector<Chunk> chunks;
+  const std::size_t answers = deal(live, limits, chunks);
+  const std::size_t second_half = limits.in_halves ? arrange_halves(chunks, answers) : 0;
   Block block;
-  for (Sequence* sequence : live)
-    if (sequence->prompt_left() == 0)
-      add(block, *sequence, 1, /*prompt=*/false, limits.device_draws);
-  for (Sequence* sequence : live) {
-    if (sequence->prompt_left() == 0) continue;
-    const int rows = chunk_rows(*sequence, limits.rows - static_cast<int>(block.tokens.size()),
-                                limits.wanted_rows - static_cast<int>(block.wanted.size()));
-    if (rows > 0) add(block, *sequence, rows, /*prompt=*/true, limits.device_draws);
-  }
-  cut(block, limits, staging_needed);
-  halve(block, limits.in_halves);
+  for (const Chunk& chunk : chunks)
+    add(block, *chunk.sequence, chunk.rows, chunk.prompt, limits.device_draws);
+  cut(block, limits, second_half, staging_needed);
+  add_halves(block, second_half);
   return block;
 }
 

@@ -37,10 +37,12 @@ struct Block {
     std::size_t first_member = 0, num_members = 0;
   };
 
-  /// Rows that go through a leg together, and attend micro-batch by micro-batch.
+  /// Rows that go through a leg together, and attend micro-batch by micro-batch. Those of answers
+  /// come first; as many came in the half before as `first_answer` says.
   struct Half {
     std::size_t first_micro_batch = 0, num_micro_batches = 0;
     std::int64_t first_row = 0, rows = 0;
+    std::int64_t first_answer = 0, answers = 0;
   };
 
   std::vector<Member> members;
@@ -58,8 +60,8 @@ struct Block {
 /// its row, then prompts get chunks until rows or logits run out. Deterministic.
 /// `staging_needed(member)`: bytes of KV staging that a member takes; a micro-batch takes at most
 /// half of limits.staging_bytes, so that the next one can be loaded beside it, unless a member
-/// alone needs more. Halves have about as many keys to attend to, prompts aside, as micro-batches
-/// allow; a block without answers, or of one micro-batch, is one.
+/// alone needs more. Halves have about as many keys of answers to attend to, and about as many rows
+/// of prompts; a block without answers, or that can't be cut so, is one.
 Block compose(std::span<Sequence* const> live, const BlockLimits& limits,
               const std::function<std::size_t(const Block::Member&)>& staging_needed);
 

@@ -77,13 +77,13 @@ MatrixView HostAttention::take(std::int64_t cols, DType dtype) {
 
 Event HostAttention::attend(std::span<const AttentionSpan> spans, const Event& ready, MatrixView q,
                             MatrixView k, MatrixView v, const Event& projected,
-                            std::int64_t first_row) {
+                            std::int64_t first_answer) {
   UnderWay next;
   std::vector<AttentionSpan> here(spans.begin(), spans.end());
   for (AttentionSpan& span : here) {
-    span.first_row += first_row;
+    span.first_row += first_answer;
     if (span.rows != 1 || span.first_row >= shape_.rows)
-      throw Error(concat("row ", span.first_row, " of ", shape_.rows, " (", span.rows,
+      throw Error(concat("answer ", span.first_row, " of ", shape_.rows, " (", span.rows,
                          " new ones) can't be attended by the CPU; this is a bug of barge"));
     if (!next.rows.empty() && next.rows.back().first + next.rows.back().count == span.first_row)
       ++next.rows.back().count;
@@ -94,7 +94,7 @@ Event HostAttention::attend(std::span<const AttentionSpan> spans, const Event& r
   up.wait(projected);
   for (const Rows& rows : next.rows)
     for (const auto& [to, from] : {std::pair{q_, q}, std::pair{k_, k}, std::pair{v_, v}})
-      copy_rows(up, to, Tier::kHost, rows.first, from, Tier::kDevice, rows.first - first_row,
+      copy_rows(up, to, Tier::kHost, rows.first, from, Tier::kDevice, rows.first - first_answer,
                 rows.count);
   Stream& compute = cpu_.device().compute();
   compute.wait(up.record());
@@ -111,15 +111,16 @@ Event HostAttention::attend(std::span<const AttentionSpan> spans, const Event& r
   return under_way_.back().attended;
 }
 
-void HostAttention::collect(MatrixView to, std::int64_t first_row) {
+void HostAttention::collect(MatrixView to, std::int64_t first_answer) {
   Stream& compute = device_.compute();
   const auto these = [&](const UnderWay& one) {
-    return one.rows.front().first >= first_row && one.rows.front().first < first_row + to.rows;
+    return one.rows.front().first >= first_answer &&
+           one.rows.front().first < first_answer + to.rows;
   };
   for (; !under_way_.empty() && these(under_way_.front()); under_way_.pop_front()) {
     compute.wait(under_way_.front().attended.named("CPU attention"));
     for (const Rows& rows : under_way_.front().rows)
-      copy_rows(compute, to, Tier::kDevice, rows.first - first_row, results_, Tier::kHost,
+      copy_rows(compute, to, Tier::kDevice, rows.first - first_answer, results_, Tier::kHost,
                 rows.first, rows.count);
   }
 }

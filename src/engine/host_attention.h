@@ -44,13 +44,13 @@ class HostAttention {
   static KernelLimits limits(int heads, int head_dim, int rows);
 
   /// Appends and attends, when `projected` (q, k, v in device memory) and `ready` (the pages) are
-  /// done. Spans have one row each, numbered as in q, k, v, whose row 0 is row `first_row` of the
-  /// block; they mustn't change before `collect`. The pages may be reused after the event.
+  /// done. Spans have one row each, numbered as in q, k, v, whose row 0 is the block's answer
+  /// `first_answer`; they mustn't change before `collect`. The pages may be reused after the event.
   Event attend(std::span<const AttentionSpan> spans, const Event& ready, MatrixView q, MatrixView k,
-               MatrixView v, const Event& projected, std::int64_t first_row);
-  /// Later work of the compute stream finds the results in `to`, whose row 0 is row `first_row` of
-  /// the block: those of all calls since the last collection of these rows.
-  void collect(MatrixView to, std::int64_t first_row);
+               MatrixView v, const Event& projected, std::int64_t first_answer);
+  /// Later work of the compute stream finds the results in `to`, whose row 0 is the block's answer
+  /// `first_answer`: those of all calls since the last collection of these rows.
+  void collect(MatrixView to, std::int64_t first_answer);
   /// That the CPU attended so far. Thread-safe.
   double busy_seconds() const { return static_cast<double>(busy_microseconds_) * 1e-6; }
 
@@ -59,7 +59,7 @@ class HostAttention {
     std::int64_t first, count;
   };
   struct UnderWay {
-    std::vector<Rows> rows;  // of the block
+    std::vector<Rows> rows;  // by answer of the block
     Event attended;
   };
 
@@ -70,7 +70,7 @@ class HostAttention {
   const Shape shape_;
   Buffer rows_;
   std::size_t taken_ = 0;           // bytes of rows_
-  MatrixView q_, k_, v_, results_;  // in host memory, by row of the block
+  MatrixView q_, k_, v_, results_;  // in host memory, by answer of the block
   std::unique_ptr<Kernels> kernels_;
   Seconds began_{};  // of the CPU's stream
   std::atomic<std::int64_t> busy_microseconds_ = 0;

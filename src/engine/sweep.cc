@@ -69,8 +69,9 @@ Event Sweep::run(const Block& block) {
   for (const Leg& leg : legs_) {
     const std::size_t halves = leg.in_halves ? block.halves.size() : 1;
     for (std::size_t h = 0; h < halves; ++h) {
-      half_ = halves == 1 ? Block::Half{0, block.micro_batches.size(), 0, block.rows()}
-                          : block.halves[h];
+      half_ = leg.in_halves ? block.halves[h]
+                            : Block::Half{.num_micro_batches = block.micro_batches.size(),
+                                          .rows = block.rows()};
       leg_weights_.begin(/*first=*/h == 0, /*last=*/h + 1 == halves);
       run_leg(leg);
     }
@@ -140,7 +141,7 @@ MatrixView Sweep::projected(std::int64_t cols) {
 
 MatrixView Sweep::attended() {
   const MatrixView rows = attended_.row_range(half_.first_row, half_.rows);
-  if (host_ != nullptr) host_->collect(rows, half_.first_row);
+  if (host_ != nullptr) host_->collect(rows.row_range(0, half_.answers), half_.first_answer);
   return rows;
 }
 
@@ -205,7 +206,7 @@ void Sweep::attend(int, MatrixView q, MatrixView k, MatrixView v) {
     Event by_device, by_host;
     if (!pages.host.members.empty())
       by_host = host_->attend(attention_spans(pages.host), pages.host.lease.ready, q, k, v,
-                              projected, half_.first_row);
+                              projected, half_.first_answer);
     if (!pages.device.members.empty()) by_device = attend_on_device(pages.device, q, k, v);
     kv_pipeline_.close(std::move(pages), std::move(by_device), std::move(by_host));
   }

@@ -131,7 +131,27 @@ TEST(Compose, CutsHalvesWhereTheKeysOfAnswersAreCutMostEvenly) {
   EXPECT_EQ(block.halves[1].rows, 3 + 4);
 }
 
-TEST(Compose, KeepsABlockWholeThatHasNoAnswersOrOneMicroBatch) {
+TEST(Compose, GivesEachHalfItsShareOfThePromptsAfterItsAnswers) {
+  Sequence a = decoding(4, {1}), b = decoding(4, {2}), c = prompt_of(6), d = prompt_of(2);
+  Sequence e = prompt_of(4);
+  BlockLimits limits{.sequences = 5, .micro_batch_sequences = 8, .rows = 14, .wanted_rows = 5};
+  limits.in_halves = true;
+  const Block block = compose(std::vector{&a, &c, &d, &b, &e}, limits, no_staging);
+  std::vector<Sequence*> order;
+  for (const Block::Member& member : block.members) order.push_back(member.sequence);
+  EXPECT_THAT(order, ElementsAre(&a, &c, &b, &d, &e));
+  EXPECT_THAT(block.wanted, ElementsAre(0, 6, 7, 9, 13));
+  ASSERT_EQ(block.halves.size(), 2u);
+  const Block::Half& second = block.halves[1];
+  EXPECT_EQ(second.first_row, 7);
+  EXPECT_EQ(second.rows, 7);
+  EXPECT_EQ(second.first_answer, 1);
+  EXPECT_EQ(second.answers, 1);
+  limits.in_halves = false;
+  EXPECT_EQ(compose(std::vector{&a, &c, &d, &b, &e}, limits, no_staging).members[1].sequence, &b);
+}
+
+TEST(Compose, KeepsABlockWholeThatHasNoAnswersOrCantBeCut) {
   Sequence a = prompt_of(3), b = prompt_of(3), c = prompt_of(3), d = decoding(1, {1});
   BlockLimits limits = kLimits;
   limits.in_halves = true;
