@@ -141,8 +141,9 @@ void add_policy_flags(CLI::App& command, Options& o) {
   command.add_option("--prefill-chunk", o.prefill_chunk, "most tokens of a sweep")
       ->check(CLI::PositiveNumber);
   command
-      .add_option("--cpu-attention", o.cpu_attention,
-                  "decode attention of the CPU, where KV isn't in GPU memory; auto: off")
+      .add_option(
+          "--cpu-attention", o.cpu_attention,
+          "decode attention of the CPU, where KV isn't in GPU memory; auto: where that is faster")
       ->check(CLI::IsMember({"on", "off", "auto"}))
       ->capture_default_str();
   command.add_option("--page-positions", o.page_positions, "positions in a page of KV cache")

@@ -44,6 +44,7 @@ std::string seconds_of(const ResourceSeconds& sweep, bool unified) {
   if (!unified) add("link down", sweep.link_down);
   if (!unified) add("link up", sweep.link_up);
   add("disk", sweep.disk());
+  if (sweep.host_attention > 0) add("CPU attention", sweep.host_attention);
   return text;
 }
 
@@ -143,7 +144,8 @@ nlohmann::json plan_to_json(const Plan& plan, bool unified) {
                         {"link_down", sweep.link_down},
                         {"link_up", sweep.link_up},
                         {"disk_read", sweep.disk_read},
-                        {"disk_write", sweep.disk_write}}},
+                        {"disk_write", sweep.disk_write},
+                        {"host_attention", sweep.host_attention}}},
                       {"bottleneck", plan.predicted.bottleneck}};
   if (plan.worth)
     json["worth"] = {{"device_gib", plan.worth->device_gib},

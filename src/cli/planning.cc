@@ -133,7 +133,9 @@ PolicyWishes wishes_of(const Options& o, const PlannedModel& model) {
   if (!o.percent.empty()) wishes.percent = o.percent;
   wishes.weight_bits = model.weight_bits;
   wishes.kv_bits = model.kv_bits;
-  wishes.cpu_attention = o.cpu_attention == "on";
+  wishes.cpu_attention = o.cpu_attention == "on"    ? CpuAttention::kOn
+                         : o.cpu_attention == "off" ? CpuAttention::kOff
+                                                    : CpuAttention::kAuto;
   wishes.max_positions = model.max_positions;
   wishes.page_positions = o.page_positions.value_or(0);
   return wishes;

@@ -48,6 +48,7 @@ void simulate(const Options& o, const std::vector<LineLength>& lengths, const Wo
   options.format_of = model.format_of;
   options.limits = target.limits;
   options.workspace = {.device = plan.footprint.workspace, .host = plan.footprint.workspace_host};
+  options.attention_workspace = plan.footprint.attention_workspace;
   options.directory = here.disk_directory;
   options.trace = !o.trace.empty();
   std::optional<SweepMeter> meter;

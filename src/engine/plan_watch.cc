@@ -18,14 +18,15 @@ constexpr int kQuietMinutes = 10;
 
 PlanWatch::PlanWatch(const Profile& profile, const ModelShape& shape, const Policy& policy,
                      std::function<EngineStats()> stats)
-    : pricer_(profile, shape, policy), policy_(policy), stats_(std::move(stats)) {}
+    : pricer_(profile, shape, policy), stats_(std::move(stats)) {}
 
 std::string PlanWatch::add(const SweepRecord& sweep) {
   const SweepLoad load{.rows = static_cast<double>(sweep.prompt_rows + sweep.answer_rows),
+                       .answers = static_cast<double>(sweep.answer_rows),
                        .logits = static_cast<double>(sweep.logit_rows),
                        .prompt_keys = static_cast<double>(sweep.keys - sweep.read_positions),
                        .read_positions = static_cast<double>(sweep.read_positions)};
-  const ResourceSeconds asked = at_homes(pricer_.cost(load), policy_);
+  const ResourceSeconds asked = pricer_.seconds(load);
   seconds_ += sweep.seconds;
   predicted_ += asked.longest();
   minute_ += sweep.seconds;
@@ -49,13 +50,15 @@ std::string PlanWatch::add(const SweepRecord& sweep) {
 }
 
 std::string PlanWatch::compare(const EngineStats& now) const {
-  const std::array<std::tuple<const char*, double, double>, 4> resources{{
+  const std::array<std::tuple<const char*, double, double>, 5> resources{{
       {"compute", asked_.compute, now.compute_seconds - before_.compute_seconds},
       {"link down", asked_.link_down, now.link.down_seconds - before_.link.down_seconds},
       {"link up", asked_.link_up, now.link.up_seconds - before_.link.up_seconds},
       {"disk", asked_.disk(),
        now.disk.read_seconds - before_.disk.read_seconds + now.disk.write_seconds -
            before_.disk.write_seconds},
+      {"CPU attention", asked_.host_attention,
+       now.cpu_attention_seconds - before_.cpu_attention_seconds},
   }};
   const auto* worst = &resources.front();
   for (const auto& resource : resources) {

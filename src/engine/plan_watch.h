@@ -28,7 +28,6 @@ class PlanWatch {
   std::string compare(const EngineStats& now) const;
 
   const SweepPricer pricer_;
-  const Policy policy_;
   const std::function<EngineStats()> stats_;
   double seconds_ = 0, predicted_ = 0;  // of all
   // Since the minute began.

@@ -52,6 +52,9 @@ std::vector<Neighbour> neighbours(const Profile& profile, const ShapeFor& shape_
     add(concat("pages of ", positions, " positions"),
         with([&](Policy& p) { p.page_positions = positions; }));
   }
+  if (profile.host_attention_of(chosen.kv_bits) != nullptr)
+    add(chosen.cpu_attention ? "decode attention on the device" : "decode attention on the CPU",
+        with([](Policy& p) { p.cpu_attention = !p.cpu_attention; }));
   std::vector<Tier> homes{Tier::kHost, Tier::kDisk};
   if (!profile.unified) homes.insert(homes.begin(), Tier::kDevice);
   for (const Tier from : homes)

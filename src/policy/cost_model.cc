@@ -31,6 +31,7 @@ SweepLoad steady_load(const Workload& job, const Policy& policy) {
   const double share = std::min(1.0, policy.sweep_tokens / wanted);
   SweepLoad load;
   load.rows = share * wanted;
+  load.answers = share * sequences * (n - 1) / n;
   load.logits = share * sequences;
   // A decoding row sees s + n/2 keys on average, a prompt's row what is shared and half of the
   // rest.
@@ -45,13 +46,19 @@ SweepLoad steady_load(const Workload& job, const Policy& policy) {
 SweepPricer::SweepPricer(const Profile& profile, const ModelShape& shape, const Policy& policy)
     : profile_(profile),
       operation_(profile),
+      weights_(policy.weights),
+      kv_(kv_shares(policy, shape.layers, profile.unified)),
+      cpu_attends_(attends_on_host(policy, profile.unified) &&
+                   profile.host_attention_of(policy.kv_bits) != nullptr),
       weight_bits_(policy.weight_bits),
       kv_bits_(policy.kv_bits),
       heads_(shape.heads),
       head_dim_(shape.head_dim),
       layers_(shape.layers),
       vocab_(shape.vocab),
-      record_bytes_(static_cast<double>(shape.kv_record_bytes)) {
+      record_bytes_(static_cast<double>(shape.kv_record_bytes)),
+      projected_bytes_(static_cast<double>(shape.projected_bytes_per_row)),
+      attended_bytes_(static_cast<double>(shape.attended_bytes_per_row)) {
   std::size_t run = kRunBytes;
   if (policy.ring_bytes > 0) run = std::min(run, policy.ring_bytes / 4);
   double ffn = 0;
@@ -86,13 +93,15 @@ SweepPricer::SweepPricer(const Profile& profile, const ModelShape& shape, const 
 
 SweepCost SweepPricer::cost(const SweepLoad& load) const {
   const double kv_position = record_bytes_ * layers_;
+  // The halves of a block go through each matrix one after the other.
+  const double halves = cpu_attends_ && load.answers > 0 ? 2 : 1;
   const auto product = [&](double rows, double outputs, double inputs) {
     return load.mean ? operation_.product_of_full_tiles(rows, outputs, inputs, weight_bits_)
                      : operation_.product(rows, outputs, inputs, weight_bits_);
   };
   SweepCost cost;
   for (const auto& [inputs, outputs] : inputs_and_outputs_)
-    cost.products += product(load.rows, outputs, inputs);
+    cost.products += halves * product(load.rows / halves, outputs, inputs);
   cost.output =
       product(load.logits, output_outputs_, output_inputs_) + operation_.draw(load.logits * vocab_);
   cost.prefill_attention =
@@ -100,7 +109,8 @@ SweepCost SweepPricer::cost(const SweepLoad& load) const {
   cost.decode_attention =
       layers_ *
       operation_.decode_attention(heads_, head_dim_, load.read_positions, record_bytes_, kv_bits_);
-  cost.other = operation_.elementwise(load.rows * numbers_a_row_) + calls_ * operation_.call();
+  cost.other =
+      operation_.elementwise(load.rows * numbers_a_row_) + halves * calls_ * operation_.call();
   const double read = (load.read_positions + load.reread_positions) * kv_position;
   const double written = load.rows * kv_position;
   if (!profile_.unified) {
@@ -111,21 +121,39 @@ SweepCost SweepPricer::cost(const SweepLoad& load) const {
   cost.weights_read = read_seconds_;
   cost.kv_read = read / kv_read_rate_;
   cost.kv_write = written / kv_write_rate_;
+  if (cpu_attends_) add_cpu_attention(cost, load);
   return cost;
+}
+
+void SweepPricer::add_cpu_attention(SweepCost& cost, const SweepLoad& load) const {
+  const double kv_position = record_bytes_ * layers_, rows = load.answers * layers_;
+  cost.cpu_attends = true;
+  cost.host_attention =
+      layers_ * operation_.host_attention(heads_, head_dim_, load.read_positions + load.answers,
+                                          record_bytes_, kv_bits_);
+  cost.results_down = rows * attended_bytes_ / profile_.link_down;
+  cost.kv_down = load.reread_positions * kv_position / profile_.link_down + cost.results_down;
+  cost.kv_up =
+      ((load.rows - load.answers) * kv_position + rows * projected_bytes_) / profile_.link_up;
 }
 
 namespace {
 
-std::array<std::pair<double, const char*>, 4> named(const ResourceSeconds& s) {
+std::array<std::pair<double, const char*>, 5> named(const ResourceSeconds& s) {
   return {{{s.compute, "compute"},
            {s.link_down, "link down"},
            {s.link_up, "link up"},
-           {s.disk(), "disk"}}};
+           {s.disk(), "disk"},
+           {s.host_attention > 0 ? s.host_attention + s.output : 0, "CPU attention"}}};
 }
 
 }  // namespace
 
-double ResourceSeconds::longest() const { return std::max({compute, link_down, link_up, disk()}); }
+double ResourceSeconds::longest() const {
+  double most = 0;
+  for (const auto& [seconds, name] : named(*this)) most = std::max(most, seconds);
+  return most;
+}
 
 const char* ResourceSeconds::bottleneck() const {
   const auto all = named(*this);
@@ -140,22 +168,25 @@ ResourceSeconds& ResourceSeconds::operator+=(const ResourceSeconds& other) {
   link_up += other.link_up;
   disk_read += other.disk_read;
   disk_write += other.disk_write;
+  host_attention += other.host_attention;
+  output += other.output;
   return *this;
 }
 
 ResourceSeconds ResourceSeconds::operator*(double factor) const {
-  return {compute * factor, link_down * factor, link_up * factor, disk_read * factor,
-          disk_write * factor};
+  return {compute * factor,    link_down * factor,      link_up * factor, disk_read * factor,
+          disk_write * factor, host_attention * factor, output * factor};
 }
 
-ResourceSeconds at_homes(const SweepCost& cost, const Policy& policy) {
-  const auto& w = policy.weights;
-  const auto& y = policy.kv;
-  return {.compute = cost.compute(),
+ResourceSeconds at_homes(const SweepCost& cost, const PerTier<double>& w,
+                         const PerTier<double>& y) {
+  return {.compute = cost.compute(y.device),
           .link_down = cost.weights_down * (w.host + w.disk) + cost.kv_down * (y.host + y.disk),
           .link_up = cost.kv_up * (y.host + y.disk),
           .disk_read = cost.weights_read * w.disk + cost.kv_read * y.disk,
-          .disk_write = cost.kv_write * y.disk};
+          .disk_write = cost.kv_write * y.disk,
+          .host_attention = cost.host_attention * (y.host + y.disk),
+          .output = cost.output};
 }
 
 }  // namespace barge

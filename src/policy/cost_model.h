@@ -14,6 +14,7 @@ namespace barge {
 /// What one sweep has to do.
 struct SweepLoad {
   double rows = 0;              // new tokens
+  double answers = 0;           // of them those of decoding sequences
   double logits = 0;            // rows of the output layer
   double prompt_keys = 0;       // that the rows of prompts attend to, added up
   double read_positions = 0;    // of KV cache that decoding sequences read: their keys
@@ -31,17 +32,26 @@ bool one_block(const Workload& job, const Policy& policy);
 /// Seconds that a sweep asks of each resource, as functions of the homes: constants, and terms for
 /// a whole share (= 1) at a home.
 struct SweepCost {
-  // Device (on a unified machine also what a CPU would attend):
+  // Device:
   double products = 0;           // 2 P rows / F(rows), rows in full tiles, F at the weights' bits
   double output = 0;             // likewise for the logits, and the drawing of tokens
   double prefill_attention = 0;  // 4 heads dim keys / rate
   double decode_attention = 0;   // KV bytes / rate + 4 heads dim keys / rate
   double other = 0;  // numbers of norms, rotations, activations, KV / rate + calls x their cost
-  double weights_down = 0, kv_down = 0, kv_up = 0;     // link; 0 where unified
+  // Link; 0 where unified. Where the CPU attends, what crosses it for answers are queries, keys and
+  // values, and the results, not the KV cache.
+  double weights_down = 0, kv_down = 0, kv_up = 0;
   double weights_read = 0, kv_read = 0, kv_write = 0;  // disk
+  // Where the CPU attends to what isn't at home on the device:
+  bool cpu_attends = false;
+  double host_attention = 0;  // the processor's, as decode_attention
+  double results_down = 0;    // part of kv_down, for which the device waits
 
-  double compute() const {
-    return products + output + prefill_attention + decode_attention + other;
+  /// Of the device, where such a share of the KV cache is at home there.
+  double compute(double kv_device) const {
+    const double elsewhere = 1 - kv_device;
+    return products + output + prefill_attention + other +
+           (cpu_attends ? kv_device : 1) * decode_attention + elsewhere * results_down;
   }
 };
 
@@ -49,29 +59,42 @@ struct SweepCost {
 /// side by side, but for the disk's two directions.
 struct ResourceSeconds {
   double compute = 0, link_down = 0, link_up = 0, disk_read = 0, disk_write = 0;
+  double host_attention = 0;  // the processor's, beside the device
+  double output = 0;          // part of compute, which comes after all attention
 
   double disk() const { return disk_read + disk_write; }
   double longest() const;
-  const char* bottleneck() const;  // "compute", "link down", "link up" or "disk"
+  const char* bottleneck() const;  // "compute", "link down", "link up", "disk", "CPU attention"
   ResourceSeconds& operator+=(const ResourceSeconds& other);
   ResourceSeconds operator*(double factor) const;
 };
-ResourceSeconds at_homes(const SweepCost& cost, const Policy& policy);
+/// `kv`: the shares as they are met (kv_shares).
+ResourceSeconds at_homes(const SweepCost& cost, const PerTier<double>& weights,
+                         const PerTier<double>& kv);
 
 /// Prices sweeps of one model under one policy on one machine: what doesn't depend on the load is
 /// added up once.
 class SweepPricer {
  public:
-  /// `profile` outlives it.
+  /// `profile` outlives it. Where the CPU is to attend and the profile doesn't say how fast, a plan
+  /// is priced as if the device did.
   SweepPricer(const Profile& profile, const ModelShape& shape, const Policy& policy);
 
   SweepCost cost(const SweepLoad& load) const;
+  /// With the policy's homes.
+  ResourceSeconds seconds(const SweepLoad& load) const {
+    return at_homes(cost(load), weights_, kv_);
+  }
 
  private:
+  void add_cpu_attention(SweepCost& cost, const SweepLoad& load) const;
+
   const Profile& profile_;
   const OperationCost operation_;
+  const PerTier<double> weights_, kv_;
+  const bool cpu_attends_;
   int weight_bits_, kv_bits_;
-  double heads_, head_dim_, layers_, vocab_, record_bytes_;
+  double heads_, head_dim_, layers_, vocab_, record_bytes_, projected_bytes_, attended_bytes_;
   // Outputs that multiply, of all matrices with so many inputs.
   std::vector<std::pair<double, double>> inputs_and_outputs_;
   double output_inputs_ = 0, output_outputs_ = 0;  // of the output layer

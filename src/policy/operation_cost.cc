@@ -16,6 +16,12 @@ double attention_operations(double heads, double head_dim, double keys) {
   return 4 * heads * head_dim * keys;
 }
 
+double decode_seconds(const Profile::Attention& rates, double heads, double head_dim, double keys,
+                      double record_bytes) {
+  return record_bytes * keys / rates.bytes +
+         attention_operations(heads, head_dim, keys) / rates.ops;
+}
+
 }  // namespace
 
 double OperationCost::product(double rows, double outputs, double inputs, int weight_bits) const {
@@ -34,9 +40,12 @@ double OperationCost::prefill_attention(double heads, double head_dim, double ke
 
 double OperationCost::decode_attention(double heads, double head_dim, double keys,
                                        double record_bytes, int kv_bits) const {
-  const Profile::Attention& rates = profile_.attention_of(kv_bits);
-  return record_bytes * keys / rates.bytes +
-         attention_operations(heads, head_dim, keys) / rates.ops;
+  return decode_seconds(profile_.attention_of(kv_bits), heads, head_dim, keys, record_bytes);
+}
+
+double OperationCost::host_attention(double heads, double head_dim, double keys,
+                                     double record_bytes, int kv_bits) const {
+  return decode_seconds(*profile_.host_attention_of(kv_bits), heads, head_dim, keys, record_bytes);
 }
 
 }  // namespace barge

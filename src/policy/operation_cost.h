@@ -23,6 +23,10 @@ class OperationCost {
   /// 4 heads dim keys / rate.
   double decode_attention(double heads, double head_dim, double keys, double record_bytes,
                           int kv_bits) const;
+  /// The same by the host's processor, whose rates the profile must have; a record that is appended
+  /// costs about as much as a key.
+  double host_attention(double heads, double head_dim, double keys, double record_bytes,
+                        int kv_bits) const;
   /// Norms, rotations, activation functions, the encoding of KV: per number that comes out.
   double elementwise(double numbers) const { return numbers / profile_.elementwise; }
   /// Tokens from so many logits.

@@ -24,7 +24,7 @@ struct Case {
   PerTier<double> weights_home, kv_home;
 };
 
-std::vector<Case> cases(bool unified) {
+std::vector<Case> cases(bool unified, bool cpu_attends) {
   struct Homes {
     PerTier<bool> allowed;
     PerTier<double> sample;
@@ -34,8 +34,8 @@ std::vector<Case> cases(bool unified) {
     weights = kv = {{{false, true, false}, kHost}, {{false, true, true}, kDisk}};
   } else {
     weights = {{{true, false, false}, kDevice}, {{true, true, true}, kDisk}};
-    kv = {
-        {{true, false, false}, kDevice}, {{true, true, false}, kHost}, {{true, true, true}, kDisk}};
+    kv = {{{!cpu_attends, true, false}, kHost}, {{!cpu_attends, true, true}, kDisk}};
+    if (!cpu_attends) kv.insert(kv.begin(), {{true, false, false}, kDevice});
   }
   std::vector<Case> all;
   for (const Homes& w : weights)
@@ -96,11 +96,13 @@ class Program {
     const double prompts = job_.shared_prefix + lines * job_.own_prompt();
     const double sweeps = std::ceil(prompts / policy.sweep_tokens), rows = prompts / sweeps;
     const double keys = lines * (s + n / 2);
-    return {{sweeps, pricer.cost({.rows = rows,
-                                  .logits = lines / sweeps,
-                                  .prompt_keys = rows * (s - job_.own_prompt() / 2),
-                                  .reread_positions = sweeps > 1 ? s / 2 : 0})},
-            {n - 1, pricer.cost({.rows = lines, .logits = lines, .read_positions = keys})}};
+    return {
+        {sweeps, pricer.cost({.rows = rows,
+                              .logits = lines / sweeps,
+                              .prompt_keys = rows * (s - job_.own_prompt() / 2),
+                              .reread_positions = sweeps > 1 ? s / 2 : 0})},
+        {n - 1,
+         pricer.cost({.rows = lines, .answers = lines, .logits = lines, .read_positions = keys})}};
   }
 
   std::optional<Placement> solve_at(const Case& homes, double block) const;
@@ -149,7 +151,7 @@ std::optional<Placement> Program::solve_at(const Case& homes, double block) cons
   const double sequences = sample.block_sequences();  // whole micro-batches
   const std::vector<Phase> sweeps = phases(sample);
   double least = 0;  // time to compute: the unit of the objective
-  for (const Phase& phase : sweeps) least += phase.sweeps * phase.cost.compute() / sequences;
+  for (const Phase& phase : sweeps) least += phase.sweeps * phase.cost.compute(0) / sequences;
 
   LinearProgram lp;
   const int beta = lp.add_variable("1 / block", 0);
@@ -178,7 +180,10 @@ std::optional<Placement> Program::solve_at(const Case& homes, double block) cons
   for (std::size_t i = 0; i < sweeps.size(); ++i) {
     const SweepCost& c = sweeps[i].cost;
     TimeRows r{};
-    r.compute = lp.add_at_most("compute", {{tau[i], -1}}, -c.compute() / sequences);
+    // Constant: the CPU attends to all of the KV cache or to none.
+    r.compute = lp.add_at_most("compute", {{tau[i], -1}}, -c.compute(0) / sequences);
+    if (c.cpu_attends)
+      lp.add_at_most("host attention", {{tau[i], -1}}, -(c.host_attention + c.output) / sequences);
     r.disk = lp.add_at_most(
         "disk",
         {{w[2], c.weights_read}, {y[2], (c.kv_read + c.kv_write) / sequences}, {tau[i], -1}}, 0);
@@ -279,7 +284,8 @@ std::optional<Placement> place(const Profile& profile, const ModelShape& shape, 
                                std::optional<double> block) {
   const Program program(profile, shape, job, limits, policy, block);
   std::optional<Placement> best;
-  for (const Case& homes : cases(profile.unified)) {
+  const bool cpu_attends = attends_on_host(policy, profile.unified);
+  for (const Case& homes : cases(profile.unified, cpu_attends)) {
     const auto next = program.solve(homes);
     if (next && (!best || next->seconds_per_token < best->seconds_per_token * (1 - kTie)))
       best = next;

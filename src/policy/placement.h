@@ -33,6 +33,7 @@ struct Placement {
 ///
 ///   minimise  sum over phases (sweeps x tau); of equal ones, the smallest beta, then least disk
 ///   with      compute / B                                           <= tau  for each phase
+///             (host attention + output layer) / B                   <= tau  where the CPU attends
 ///             weights_read w_disk + (kv_read + kv_write) / B y_disk <= tau  (disk)
 ///             weights_down (w_host + w_disk) + kv_down / B (y_host + y_disk) <= tau  (link)
 ///             W w + KV y + beta fixed + growing <= beta limit               for each tier
@@ -42,6 +43,9 @@ struct Placement {
 /// of answers, and its block is given. Buffers that only exist where weights stream or KV is staged
 /// are counted where they do: the programme is solved for each case, and the best one taken. What
 /// the block multiplies by at a time (F of the rows) depends on the solution; that is iterated.
+/// Where the CPU attends, no KV cache is at home on the device: which layers would be the device's
+/// is a matter of the answers' bytes (design §7), and should be the same in every plan of a job,
+/// however much memory happens to be free.
 ///
 /// `policy`: micro-batches, page size, bits; its block and shares are replaced. `block`: fixed, or
 /// free up to the job's lines. Nothing where no placement fits.

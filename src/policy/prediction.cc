@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace barge {
@@ -25,6 +25,7 @@ class Walk {
     while (next_ < lines_ && decoding_ + static_cast<std::int64_t>(prompts_.size()) < block_)
       prompts_.push_back(next_prompt());
     SweepLoad load{.rows = static_cast<double>(decoding_),
+                   .answers = static_cast<double>(decoding_),
                    .logits = static_cast<double>(decoding_),
                    .read_positions = static_cast<double>(positions_ + decoding_)};
     // Those who decode go one on; some end.
@@ -104,11 +105,11 @@ Prediction predict(const Profile& profile, const ModelShape& shape, const Worklo
   Walk walk(job, policy, static_cast<std::int64_t>(walked));
   Prediction p;
   std::vector<double> ends, tokens;  // after each sweep: seconds, tokens generated
-  std::map<std::string, double> waited;
+  std::map<std::string_view, double> waited;
   double generated = 0;
   while (!walk.over()) {
     const SweepLoad load = walk.sweep();
-    const ResourceSeconds seconds = at_homes(pricer.cost(load), policy);
+    const ResourceSeconds seconds = pricer.seconds(load);
     p.sweep += seconds;
     p.seconds += seconds.longest();
     waited[seconds.bottleneck()] += seconds.longest();
@@ -119,8 +120,9 @@ Prediction predict(const Profile& profile, const ModelShape& shape, const Worklo
   p.sweeps = static_cast<double>(ends.size());
   p.sweep = p.sweep * (1 / p.sweeps);
   p.sweep_seconds = p.seconds / p.sweeps;
-  for (const char* name : {"compute", "link down", "link up", "disk"})
-    if (waited[name] > waited[p.bottleneck]) p.bottleneck = name;
+  double most = 0;
+  for (const auto& [name, seconds] : waited)
+    if (seconds > most) most = seconds, p.bottleneck = name.data();
   if (walked < all) {
     const std::size_t from = ends.size() / 4, to = ends.size() * 3 / 4;
     const double left = generated * (all / walked - 1);

@@ -17,6 +17,13 @@ const T& next_wider(const std::map<int, T>& by_bits, int bits) {
   return it == by_bits.end() ? by_bits.rbegin()->second : it->second;
 }
 
+Json to_json(const std::map<int, Profile::Attention>& by_bits) {
+  Json json = Json::object();
+  for (const auto& [bits, rates] : by_bits)
+    json[std::to_string(bits)] = {{"bytes_per_s", rates.bytes}, {"ops_per_s", rates.ops}};
+  return json;
+}
+
 Json to_json(const Curve& curve, const char* size, const char* rate) {
   Json points = Json::array();
   for (const Curve::Point& point : curve.points())
@@ -54,6 +61,16 @@ class Reader {
     }
     return Curve(std::move(read));
   }
+
+  /// {"4": {"bytes_per_s": ..., "ops_per_s": ...}, ...}
+  std::map<int, Profile::Attention> attention(const char* key) const {
+    std::map<int, Profile::Attention> read;
+    by_bits(key, [&](int bits, const Json& rates) {
+      read[bits] = {positive(rates, "bytes_per_s"), positive(rates, "ops_per_s")};
+    });
+    return read;
+  }
+  bool has(const char* key) const { return json_.contains(key) && !json_.at(key).empty(); }
 
   /// Calls `take(bits, value)` for {"4": value, ...}.
   template <typename Take>
@@ -98,9 +115,12 @@ double Profile::product_rate(int bits, double rows, double inputs) const {
 const Profile::Attention& Profile::attention_of(int bits) const {
   return next_wider(decode_attention, bits);
 }
+const Profile::Attention* Profile::host_attention_of(int bits) const {
+  return unified || host_attention.empty() ? nullptr : &next_wider(host_attention, bits);
+}
 
 std::string profile_to_json(const Profile& profile) {
-  Json products = Json::object(), attention = Json::object(), residuals = Json::object();
+  Json products = Json::object(), residuals = Json::object();
   for (const auto& [bits, curve] : profile.products) {
     products[std::to_string(bits)] = to_json(curve, "rows", "ops_per_s");
     residuals[concat("products_", bits)] = curve.residual();
@@ -110,8 +130,6 @@ std::string profile_to_json(const Profile& profile) {
     narrow[std::to_string(bits)] = to_json(curve, "rows", "ops_per_s");
     residuals[concat("narrow_products_", bits)] = curve.residual();
   }
-  for (const auto& [bits, rates] : profile.decode_attention)
-    attention[std::to_string(bits)] = {{"bytes_per_s", rates.bytes}, {"ops_per_s", rates.ops}};
   residuals["disk_read"] = profile.disk_read.residual();
   residuals["disk_write"] = profile.disk_write.residual();
   return Json{{"version", Profile::kVersion},
@@ -131,7 +149,8 @@ std::string profile_to_json(const Profile& profile) {
               {"host_copy_bytes_per_s", profile.host_copy},
               {"products", products},
               {"narrow_products", narrow},
-              {"decode_attention", attention},
+              {"decode_attention", to_json(profile.decode_attention)},
+              {"host_attention", to_json(profile.host_attention)},
               {"prefill_attention_ops_per_s", profile.prefill_attention},
               {"elementwise_numbers_per_s", profile.elementwise},
               {"draw_logits_per_s", profile.draw},
@@ -167,15 +186,13 @@ Profile profile_from_json(const std::string& text, const std::string& source) {
     read.by_bits("products", [&](int bits, const Json& points) {
       p.products[bits] = read.curve(points, concat("products.", bits), "rows", "ops_per_s");
     });
-    if (json.contains("narrow_products") && !json.at("narrow_products").empty())
+    if (read.has("narrow_products"))
       read.by_bits("narrow_products", [&](int bits, const Json& points) {
         p.narrow_products[bits] =
             read.curve(points, concat("narrow_products.", bits), "rows", "ops_per_s");
       });
-    read.by_bits("decode_attention", [&](int bits, const Json& rates) {
-      p.decode_attention[bits] = {read.positive(rates, "bytes_per_s"),
-                                  read.positive(rates, "ops_per_s")};
-    });
+    p.decode_attention = read.attention("decode_attention");
+    if (read.has("host_attention")) p.host_attention = read.attention("host_attention");
     p.prefill_attention = read.positive("prefill_attention_ops_per_s");
     p.elementwise = read.positive("elementwise_numbers_per_s");
     p.draw = read.positive("draw_logits_per_s");

@@ -31,10 +31,12 @@ struct Profile {
     double bytes = 0, ops = 0;
   };
   std::map<int, Attention> decode_attention;  // for each width of the KV cache in bits
-  double prefill_attention = 0;               // operations (4 per head, key and dimension)
-  double elementwise = 0;                     // numbers through an activation function
-  double draw = 0;                            // logits of tokens that are drawn
-  double call_seconds = 0;                    // of an operation on next to nothing
+  /// The same of the host's processor, beside copies over the link; empty: not known.
+  std::map<int, Attention> host_attention;
+  double prefill_attention = 0;  // operations (4 per head, key and dimension)
+  double elementwise = 0;        // numbers through an activation function
+  double draw = 0;               // logits of tokens that are drawn
+  double call_seconds = 0;       // of an operation on next to nothing
 
   static constexpr double kNarrow = 512, kWide = 2048;
   /// Operations a second, between narrow and wide products by the inputs.
@@ -42,6 +44,8 @@ struct Profile {
   /// Those of the next greater width that was measured, else of the widest.
   const Curve& products_of(int bits) const;
   const Attention& attention_of(int bits) const;
+  /// Null where that isn't known, as on a unified machine.
+  const Attention* host_attention_of(int bits) const;
 };
 
 std::string profile_to_json(const Profile& profile);

@@ -180,12 +180,19 @@ std::vector<int> batch_sizes(const PolicyWishes& wishes, const Workload& job, do
 }
 
 constexpr int kRounds = 8;  // of refinement
+// The CPU attends only for more than this: its rates are less sure than the device's.
+constexpr double kWorthwhile = 1.03;
 
 class Search {
  public:
   Search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
-         const TierLimits& limits, const PolicyWishes& wishes)
-      : profile_(profile), shape_for_(shape_for), job_(job), limits_(limits), wishes_(wishes) {}
+         const TierLimits& limits, const PolicyWishes& wishes, bool cpu_attention)
+      : profile_(profile),
+        shape_for_(shape_for),
+        job_(job),
+        limits_(limits),
+        wishes_(wishes),
+        cpu_attention_(cpu_attention) {}
 
   void try_micro_batches(int count, int page) {
     Policy policy = wished(count, page);
@@ -253,7 +260,7 @@ class Search {
     if (!profile_.unified) policy.staged_batches = count + 1;
     policy.weight_bits = wishes_.weight_bits;
     policy.kv_bits = wishes_.kv_bits;
-    policy.cpu_attention = wishes_.cpu_attention;
+    policy.cpu_attention = cpu_attention_;
     policy.max_positions = wishes_.max_positions;
     policy.kv_positions = planned_positions(job_, wishes_.max_positions);
     return policy;
@@ -290,26 +297,51 @@ class Search {
   const Workload& job_;
   const TierLimits& limits_;
   const PolicyWishes& wishes_;
+  const bool cpu_attention_;
   std::vector<std::size_t> rings_;  // of the model, the best first, ending with 0
   std::optional<Plan> best_;
   std::optional<Infeasible> nearest_;
 };
 
-}  // namespace
-
 Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
-            const TierLimits& limits, const PolicyWishes& wishes) {
+            const TierLimits& limits, const PolicyWishes& wishes, bool cpu_attention) {
   // Over a link, KV cache in small pieces lets weights pass between them.
   std::vector<int> counts{1, 2, 4, 8};
   if (!profile.unified) std::reverse(counts.begin(), counts.end());
   if (wishes.num_gpu_batches) counts = {*wishes.num_gpu_batches};
-  Search search(profile, shape_for, job, limits, wishes);
+  Search search(profile, shape_for, job, limits, wishes, cpu_attention);
   for (const int count : counts) {
     if (count > 1 && count > job.num_prompts && !wishes.num_gpu_batches) continue;
     for (const int page : page_sizes(wishes)) search.try_micro_batches(count, page);
   }
   search.refine();
   return search.best();
+}
+
+}  // namespace
+
+Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
+            const TierLimits& limits, const PolicyWishes& wishes) {
+  const auto plan = [&](bool cpu_attention) {
+    return search(profile, shape_for, job, limits, wishes, cpu_attention);
+  };
+  if (wishes.cpu_attention != CpuAttention::kAuto)
+    return plan(wishes.cpu_attention == CpuAttention::kOn);
+  if (profile.host_attention_of(wishes.kv_bits) == nullptr) return plan(false);
+  std::optional<Plan> by_cpu;
+  try {
+    by_cpu = plan(true);
+  } catch (const InfeasibleError&) {  // then let the device's own plan say why
+  }
+  if (!by_cpu) return plan(false);
+  try {
+    Plan by_device = plan(false);
+    const bool better = by_cpu->predicted.generated_tokens_per_s >
+                        kWorthwhile * by_device.predicted.generated_tokens_per_s;
+    return better ? *by_cpu : by_device;
+  } catch (const InfeasibleError&) {
+    return *by_cpu;
+  }
 }
 
 }  // namespace barge

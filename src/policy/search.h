@@ -16,12 +16,14 @@
 
 namespace barge {
 
+enum class CpuAttention { kOff, kOn, kAuto };
+
 /// What the user fixed; the rest is searched.
 struct PolicyWishes {
   std::optional<int> gpu_batch_size, num_gpu_batches, sweep_tokens;
   std::optional<std::vector<double>> percent;  // FlexGen's six
   int weight_bits = 4, kv_bits = 16;
-  bool cpu_attention = false;
+  CpuAttention cpu_attention = CpuAttention::kOff;
   int max_positions = 2048;
   int page_positions = 0;  // 0: so that a page is a large request
 };
@@ -55,7 +57,8 @@ using ShapeFor = std::function<ModelShape(const Policy&)>;
 /// size, a linear programme chooses the block and the homes of weights and KV cache; around that
 /// block, sizes in full tiles and of like kind are tried, with homes for each; the footprint then
 /// says whether it fits to the byte, and the prediction which is best. Ties go to less disk, then
-/// to the smaller block. Throws InfeasibleError if nothing fits.
+/// to the smaller block. Throws InfeasibleError if nothing fits. The CPU attends by itself only
+/// where the profile says how fast it does and the plan gains more than 3 % by it.
 Plan search(const Profile& profile, const ShapeFor& shape_for, const Workload& job,
             const TierLimits& limits, const PolicyWishes& wishes);
 

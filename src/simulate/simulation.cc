@@ -34,12 +34,24 @@ SimDevice::Options device_options(const Profile& profile, Trace* trace) {
           .trace = trace};
 }
 
-Engine::Options simulated(Engine::Options options, const std::filesystem::path& directory,
-                          Trace* trace) {
-  if (options.policy.cpu_attention)
-    throw ConfigError(
-        "a simulation can't have the CPU attend: profiles don't say how fast that is; "
-        "--cpu-attention off");
+// The host's processor, as far as attention wants it.
+Profile processor_of(const Profile& machine) {
+  Profile processor = machine;
+  processor.unified = true;
+  if (machine.host_attention.empty()) return processor;
+  processor.decode_attention = machine.host_attention;
+  // KV is encoded about as fast as it is decoded, a byte or so a number.
+  processor.elementwise = machine.host_attention.begin()->second.bytes;
+  return processor;
+}
+
+Engine::Options simulated(Engine::Options options, const Profile& profile, Backend& attention,
+                          const std::filesystem::path& directory, Trace* trace) {
+  if (attends_on_host(options.policy, profile.unified) && profile.host_attention.empty())
+    throw ConfigError(concat("a simulation of ", profile.machine,
+                             " can't have the CPU attend: its profile doesn't say how fast that is "
+                             "(\"host_attention\"); --cpu-attention off"));
+  options.attention = &attention;
   options.disk_directory = directory;
   options.trace = trace;
   return options;
@@ -49,6 +61,7 @@ Engine::Options simulated(Engine::Options options, const std::filesystem::path& 
 
 Simulation::Simulation(const Profile& profile, const Family& family, const Options& options)
     : profile_(profile),
+      processor_(processor_of(profile)),
       cost_(profile),
       vocab_(family.config().vocab),
       trace_(options.trace ? std::optional<Trace>(std::in_place, time_) : std::nullopt),
@@ -56,9 +69,11 @@ Simulation::Simulation(const Profile& profile, const Family& family, const Optio
       pack_(Pack::imagined(tensors_of(family, options.format_of), options.directory)),
       backend_(make_sim_backend(time_, profile, device_options(profile, trace()),
                                 options.engine.compute, options.workspace, budgets_)),
+      attention_(make_sim_backend(time_, processor_, device_options(processor_, nullptr),
+                                  DType::kF32, {.device = options.attention_workspace}, budgets_)),
       disk_(time_, profile, pack_.file(0).descriptor(), trace()),
       waiting_([this] { time_.step(); }),
-      engine_options_(simulated(options.engine, options.directory, trace())),
+      engine_options_(simulated(options.engine, profile, *attention_, options.directory, trace())),
       stores_(pack_, family, *backend_, disk_, budgets_, engine_options_, {}),
       scheduler_(stores_, backend_->device(), budgets_, engine_options_, vocab_) {}
 

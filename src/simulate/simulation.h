@@ -31,12 +31,13 @@ class Simulation {
     Engine::Options engine;  // policy, compute type, KV group, on_sweep; the rest is ours
     std::function<WeightFormat(const TensorSpec&)> format_of;
     TierLimits limits;
-    PerTier<std::size_t> workspace;   // of the kernels that the machine would have
-    std::filesystem::path directory;  // takes an empty nameless file
+    PerTier<std::size_t> workspace;       // of the kernels that the machine would have
+    std::size_t attention_workspace = 0;  // of those of its processor, where that attends
+    std::filesystem::path directory;      // takes an empty nameless file
     bool trace = false;
   };
   /// "Loads" the weights. Throws as Engine's constructor does, and ConfigError where the CPU is to
-  /// attend. References outlive it.
+  /// attend and the profile doesn't say how fast it does. References outlive it.
   Simulation(const Profile& profile, const Family& family, const Options& options);
 
   /// Runs the requests in order, as many ahead of the block as `lookahead` says, to their ends.
@@ -54,13 +55,14 @@ class Simulation {
   void add(GenerationRequest request);
 
   const Profile& profile_;
+  const Profile processor_;  // as a device of its own
   const OperationCost cost_;
   const int vocab_;
   VirtualTime time_;
   std::optional<Trace> trace_;
   Budgets budgets_;
   const Pack pack_;
-  const std::unique_ptr<Backend> backend_;
+  const std::unique_ptr<Backend> backend_, attention_;
   SimDisk disk_;
   const WhileWaiting waiting_;  // after what `step` moves, before who waits
   const Engine::Options engine_options_;

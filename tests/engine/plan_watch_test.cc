@@ -15,7 +15,7 @@ SweepRecord sweep_of(const Profile& profile, std::int64_t rows, double factor) {
   SweepRecord sweep{.answer_rows = rows, .logit_rows = rows};
   const SweepPricer pricer(profile, model(), {});
   const SweepLoad load{.rows = static_cast<double>(rows), .logits = static_cast<double>(rows)};
-  sweep.seconds = factor * at_homes(pricer.cost(load), {}).longest();
+  sweep.seconds = factor * pricer.seconds(load).longest();
   return sweep;
 }
 

@@ -27,6 +27,21 @@ TEST(Neighbours, AreNoBetterThanThePlanOrDontFit) {
   }
 }
 
+TEST(Neighbours, SayWhatTheCpusAttentionWouldBring) {
+  Profile profile = machine();
+  profile.unified = false;
+  profile.link_down = profile.link_up = 1e10;
+  const TierLimits limits{300_MiB, 1_GiB, 100_GiB};
+  for (const bool known : {false, true}) {
+    if (known) profile.host_attention[16] = {1e10, 1e11};
+    const Plan plan = search(profile, kShape, kJob, limits, {});
+    std::vector<std::string> changes;
+    for (const Neighbour& other : neighbours(profile, kShape, kJob, limits, plan.policy))
+      changes.push_back(other.change);
+    EXPECT_EQ(testing::Value(changes, testing::Contains("decode attention on the CPU")), known);
+  }
+}
+
 TEST(Frontier, HasMoreTokensForMoreLatency) {
   const auto plans = frontier(machine(), kShape, kJob, {0, 400_MiB, 100_GiB}, {});
   ASSERT_GT(plans.size(), 3u);

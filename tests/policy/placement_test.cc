@@ -32,6 +32,8 @@ struct Instance {
     profile.disk_read = Curve({{65536, between(3e8, 6e9)}});
     profile.disk_write = Curve({{65536, between(2e8, 4e9)}});
     for (const int bits : {4, 16}) profile.products[bits] = Curve({{1, between(1e11, 1e13)}});
+    for (const int bits : {4, 16})
+      profile.host_attention[bits] = {between(2e9, 1e11), between(2e10, 1e12)};
     shape.layers = 4;
     shape.matrices.resize(static_cast<std::size_t>(shape.layers) * 6);
     job = {between(64, 1024), between(8, 128), between(16, 4000)};
@@ -41,6 +43,7 @@ struct Instance {
     policy.kv_positions = static_cast<int>(job.prompt_len + job.gen_len);
     policy.ring_bytes = 8_MiB;
     policy.over_commit = false;
+    policy.cpu_attention = random() % 3 == 0;
     limits = {static_cast<std::size_t>(between(6e7, 4e8)),
               static_cast<std::size_t>(between(6e7, 4e8)), 100_GiB};
   }
@@ -51,17 +54,15 @@ double seconds_of(const Instance& at, const Policy& policy) {
   const SweepPricer pricer(at.profile, at.shape, policy);
   const double lines = at.job.num_prompts, s = at.job.prompt_len, n = at.job.gen_len;
   if (!one_block(at.job, policy)) {
-    const auto seconds = at_homes(pricer.cost(steady_load(at.job, policy)), policy);
-    return seconds.longest() / policy.block_sequences();
+    return pricer.seconds(steady_load(at.job, policy)).longest() / policy.block_sequences();
   }
   const double sweeps = std::ceil(lines * s / policy.sweep_tokens), rows = lines * s / sweeps;
-  const auto prefill = at_homes(pricer.cost({.rows = rows,
-                                             .logits = lines / sweeps,
-                                             .prompt_keys = rows * s / 2,
-                                             .reread_positions = sweeps > 1 ? s / 2 : 0}),
-                                policy);
-  const auto decode = at_homes(
-      pricer.cost({.rows = lines, .logits = lines, .read_positions = lines * (s + n / 2)}), policy);
+  const auto prefill = pricer.seconds({.rows = rows,
+                                       .logits = lines / sweeps,
+                                       .prompt_keys = rows * s / 2,
+                                       .reread_positions = sweeps > 1 ? s / 2 : 0});
+  const auto decode = pricer.seconds(
+      {.rows = lines, .answers = lines, .logits = lines, .read_positions = lines * (s + n / 2)});
   return (sweeps * prefill.longest() + (n - 1) * decode.longest()) / lines / n;
 }
 
@@ -76,7 +77,7 @@ std::vector<PerTier<double>> grid(bool unified, int steps) {
 }
 
 TEST(Placement, IsTheBestOfAllOnTwoHundredSmallInstances) {
-  int placed = 0;
+  int placed = 0, attending = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     const Instance at(seed);
@@ -88,6 +89,7 @@ TEST(Placement, IsTheBestOfAllOnTwoHundredSmallInstances) {
     const auto shares = grid(at.profile.unified, steps);
     for (const PerTier<double>& w : shares)
       for (const PerTier<double>& y : shares) {
+        if (at.policy.cpu_attention && y.device > 0) continue;  // which layers would be its?
         policy.weights = w;
         policy.kv = y;
         const Footprint f = footprint(at.shape, policy, at.profile.unified);
@@ -103,6 +105,7 @@ TEST(Placement, IsTheBestOfAllOnTwoHundredSmallInstances) {
       continue;
     }
     ++placed;
+    attending += attends_on_host(at.policy, at.profile.unified);
     EXPECT_NEAR(found->block, at.policy.block_sequences(), 1e-6 * found->block);
     EXPECT_NEAR(found->weights.device + found->weights.host + found->weights.disk, 1, 1e-6);
     EXPECT_NEAR(found->kv.device + found->kv.host + found->kv.disk, 1, 1e-6);
@@ -114,6 +117,7 @@ TEST(Placement, IsTheBestOfAllOnTwoHundredSmallInstances) {
     EXPECT_LE(found->seconds_per_token, best * 1.03);
   }
   EXPECT_GT(placed, 100);
+  EXPECT_GT(attending, 15);
 }
 
 TEST(Placement, OfMoreMemoryOrBandwidthPromisesNoLess) {
@@ -139,6 +143,9 @@ TEST(Placement, OfMoreMemoryOrBandwidthPromisesNoLess) {
     faster.link_down *= 1.5;
     expect_no_less(faster, at.limits);
     faster = at.profile;
+    for (auto& [bits, rates] : faster.host_attention) rates = {1.5 * rates.bytes, 1.5 * rates.ops};
+    expect_no_less(faster, at.limits);
+    faster = at.profile;
     for (auto& [bits, rates] : faster.products) rates = Curve({{1, 1.5 * rates.most()}});
     expect_no_less(faster, at.limits);
   }
@@ -153,7 +160,8 @@ TEST(Placement, PricesAreWhatALittleMoreBrings) {
     at.job.num_prompts = 4000;
     // Nobody waits for compute.
     for (auto& [bits, rates] : at.profile.products) rates = Curve({{1, 1e14}});
-    for (auto& [bits, rates] : at.profile.decode_attention) rates = {1e13, 1e14};
+    for (auto* attention : {&at.profile.decode_attention, &at.profile.host_attention})
+      for (auto& [bits, rates] : *attention) rates = {1e13, 1e14};
     at.profile.prefill_attention = at.profile.elementwise = at.profile.draw = 1e14;
     at.profile.call_seconds = 1e-12;
     const double block = at.policy.block_sequences();

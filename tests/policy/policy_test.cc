@@ -268,6 +268,57 @@ TEST(Search, UsesTheDeviceOfADiscreteMachineFirst) {
   EXPECT_EQ(plan.policy.weights.disk, 0);
 }
 
+// Decoding over a slow link, with the KV cache in the host's memory.
+Profile behind_a_slow_link() {
+  Profile p = machine();
+  p.unified = false;
+  p.device_bytes = 1e9;
+  p.link_down = p.link_up = 2e9;
+  for (auto& [bits, rates] : p.products) rates = Curve({{64, 5e12}});
+  for (auto& [bits, rates] : p.decode_attention) rates = {5e11, 1e12};
+  return p;
+}
+
+Plan searched(const Profile& profile, CpuAttention cpu_attention) {
+  PolicyWishes wishes;
+  wishes.cpu_attention = cpu_attention;
+  return search(profile, kShape, {512, 128, 2000}, {600_MiB, 16_GiB, 100_GiB}, wishes);
+}
+
+TEST(Search, HasTheCpuAttendWhereItIsKnownToBeFaster) {
+  Profile p = behind_a_slow_link();
+  const double by_device = searched(p, CpuAttention::kOff).predicted.generated_tokens_per_s;
+  EXPECT_FALSE(searched(p, CpuAttention::kAuto).policy.cpu_attention);  // not known
+  double last = 0;
+  bool attended = false;
+  for (const double rate : {1e8, 1e9, 3e9, 1e10, 3e10, 1e11}) {
+    SCOPED_TRACE(rate);
+    for (const int bits : {4, 16}) p.host_attention[bits] = {rate, 20 * rate};
+    const Plan plan = searched(p, CpuAttention::kAuto);
+    const double by_cpu = searched(p, CpuAttention::kOn).predicted.generated_tokens_per_s;
+    EXPECT_EQ(plan.policy.cpu_attention, by_cpu > 1.03 * by_device);
+    EXPECT_LE(plan.footprint.total(Tier::kDevice, false), 600_MiB);
+    const double rated = plan.predicted.generated_tokens_per_s;
+    EXPECT_EQ(rated, plan.policy.cpu_attention ? by_cpu : by_device);
+    EXPECT_GE(rated, 0.995 * last);
+    last = rated;
+    attended = plan.policy.cpu_attention;
+  }
+  EXPECT_TRUE(attended);
+  EXPECT_GT(last, 1.2 * by_device);
+  EXPECT_EQ(searched(p, CpuAttention::kOn).policy.kv.device, 0);
+}
+
+TEST(Search, KnowsNoOtherProcessorThanTheDeviceOfAUnifiedMachine) {
+  Profile p = machine();
+  const Plan before = search(p, kShape, kJob, {0, 1_GiB, 100_GiB}, {});
+  p.host_attention[16] = {1e15, 1e15};
+  PolicyWishes wishes;
+  wishes.cpu_attention = CpuAttention::kAuto;
+  const Plan plan = search(p, kShape, kJob, {0, 1_GiB, 100_GiB}, wishes);
+  EXPECT_EQ(plan.policy, before.policy);
+}
+
 TEST(PolicyJson, ComesBackAsItWas) {
   Policy policy;
   set_percent(policy, {20, 30, 0, 50, 100, 0});
@@ -293,9 +344,12 @@ TEST(CurveOfRates, LiesBetweenItsPointsAndNeverFalls) {
 }
 
 TEST(ProfileJson, ComesBackAsItWas) {
-  const Profile p = machine();
+  Profile p = machine();
+  EXPECT_TRUE(profile_from_json(profile_to_json(p), "test").host_attention.empty());
+  p.host_attention[4] = {3e9, 4e10};
   const Profile q = profile_from_json(profile_to_json(p), "test");
   EXPECT_EQ(profile_to_json(q), profile_to_json(p));
+  EXPECT_EQ(q.host_attention.at(4).ops, 4e10);
   EXPECT_EQ(q.products_of(4).at(500), p.products_of(4).at(500));
 }
 

@@ -29,7 +29,7 @@ TEST(Prediction, OfManyBlocksApproachesTheSteadyState) {
   Policy policy = block_of(64, steady_rows(job, 64));
   const Profile profile = machine();
   const SweepPricer pricer(profile, model(), policy);
-  const double steady = at_homes(pricer.cost(steady_load(job, policy)), policy).longest() / 64;
+  const double steady = pricer.seconds(steady_load(job, policy)).longest() / 64;
   EXPECT_NEAR(1 / predict(profile, model(), job, policy).generated_tokens_per_s / steady, 1, 0.05);
 }
 
@@ -74,6 +74,20 @@ TEST(Prediction, NamesWhatMostTimeIsWaitedFor) {
   EXPECT_STREQ(p.bottleneck, "disk");
   EXPECT_NEAR(p.sweep.disk_read, static_cast<double>(model().weight_bytes()) / 2e8, 1e-6);
   EXPECT_GE(p.sweep_seconds, p.sweep.disk());
+}
+
+TEST(Prediction, NamesTheCpuWhereItsAttentionIsWaitedFor) {
+  Profile slow = machine();
+  slow.unified = false;
+  slow.link_down = slow.link_up = 1e11;
+  slow.host_attention[16] = {1e7, 1e12};
+  Policy policy = block_of(32, 128);
+  policy.cpu_attention = true;
+  const Prediction p = predict(slow, model(), {128, 32, 100}, policy);
+  EXPECT_STREQ(p.bottleneck, "CPU attention");
+  EXPECT_GT(p.sweep.host_attention, p.sweep.compute);
+  policy.kv = {1, 0, 0};  // all layers are the device's
+  EXPECT_EQ(predict(slow, model(), {128, 32, 100}, policy).sweep.host_attention, 0);
 }
 
 }  // namespace

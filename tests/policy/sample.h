@@ -28,6 +28,10 @@ inline ModelShape model() {
   shape.vector_bytes = 400_KiB;
   shape.kv_record_bytes = 1024;
   shape.scratch_bytes_per_row = 60000;
+  shape.attention_bytes_per_row = 50000;
+  shape.projected_bytes_per_row = 10240;  // of f32: q, k, v
+  shape.attended_bytes_per_row = 4096;
+  shape.attention_workspace_bytes = 1_MiB;
   shape.wanted_bytes_per_row = 210000;
   shape.table_row_bytes = 1152;
   shape.workspace_bytes.device = 8_MiB;

@@ -16,7 +16,7 @@ namespace {
 
 using test::TempDirectory;
 
-constexpr int kVocab = 49152;
+constexpr std::size_t kAttentionWorkspace = 1_MiB;
 
 // A small model on a machine whose every rate matters somewhere.
 struct Case {
@@ -24,6 +24,7 @@ struct Case {
   Policy policy;
   Workload job{96, 16, 256};
   bool trace = false;
+  std::string model = "dummy:smollm2-135m@3";
 
   Case() {
     profile.machine = "a test's";
@@ -49,6 +50,11 @@ struct Case {
     profile.device_bytes = 1e12;
     profile.link_down = profile.link_up = 1e9;
   }
+  void cpu_attends() {
+    discrete();
+    profile.host_attention[16] = {4e9, 5e10};
+    policy.cpu_attention = true;
+  }
 };
 
 struct Outcome {
@@ -61,7 +67,7 @@ struct Outcome {
 
 Outcome simulate(const Case& setup) {
   const TempDirectory directory;
-  const auto checkpoint = open_checkpoint("dummy:smollm2-135m@3");
+  const auto checkpoint = open_checkpoint(setup.model);
   const auto family = make_family(checkpoint->config());
   const auto format_of = [](const TensorSpec& tensor) {
     return tensor.kind == TensorSpec::Kind::kVector
@@ -72,6 +78,7 @@ Outcome simulate(const Case& setup) {
   options.engine.policy = setup.policy;
   options.format_of = format_of;
   options.limits = {100_GiB, 100_GiB, 100_GiB};
+  options.attention_workspace = kAttentionWorkspace;
   options.directory = directory.path();
   options.trace = setup.trace;
   Simulation simulation(setup.profile, *family, options);
@@ -87,7 +94,8 @@ Outcome simulate(const Case& setup) {
   outcome.seconds = (simulation.clock().now() - begin).count();
   outcome.stats = simulation.stats();
   const KernelLimits limits = kernel_limits(*family, setup.policy, DType::kF32);
-  const ModelShape shape = shape_of(*family, format_of, setup.policy.kv_bits, 64, limits, {});
+  ModelShape shape = shape_of(*family, format_of, setup.policy.kv_bits, 64, limits, {});
+  shape.attention_workspace_bytes = kAttentionWorkspace;
   outcome.footprint = footprint(shape, setup.policy, setup.profile.unified);
   for (const Tier tier : kTiers) outcome.peak[tier] = simulation.budgets()[tier].peak();
   outcome.predicted = predict(setup.profile, shape, setup.job, setup.policy).seconds;
@@ -178,7 +186,38 @@ TEST(Simulation, TracesWhatEverybodyDid) {
                              testing::HasSubstr("\"read\"")));
 }
 
-TEST(Simulation, StandsForNoCpuThatAttends) {
+TEST(Simulation, IsAsLongAsPredictedWhereTheCpuAttends) {
+  for (const double rate : {4e7, 4e9}) {  // in the way, and beside the device
+    SCOPED_TRACE(rate);
+    Case setup;
+    setup.cpu_attends();
+    setup.profile.host_attention[16].bytes = rate;
+    // Prompts that halves share evenly, as longer ones of a larger block are.
+    setup.job = {16, 16, 512};
+    setup.policy.sweep_tokens = 224;
+    setup.model = "dummy:smollm2-135m@12";  // at both ends of a sweep nobody works beside the other
+    setup.policy.weights = {0.3, 0.7, 0};
+    const Outcome outcome = simulate(setup);
+    EXPECT_NEAR(outcome.seconds / outcome.predicted, 1, 0.08);
+    EXPECT_GT(outcome.stats.cpu_attention_seconds, rate < 1e9 ? 0.85 * outcome.seconds : 0);
+    EXPECT_LT(outcome.stats.cpu_attention_seconds, outcome.seconds);
+  }
+}
+
+TEST(Simulation, TakesTheMemoryThatIsPlannedWhereTheCpuAttends) {
+  for (const PerTier<double> kv : {PerTier<double>{0, 1, 0}, PerTier<double>{0.4, 0.3, 0.3}}) {
+    Case setup;
+    setup.cpu_attends();
+    setup.policy.weights = {0.2, 0.4, 0.4};
+    setup.policy.kv = kv;
+    const Outcome outcome = simulate(setup);
+    const Footprint& f = outcome.footprint;
+    EXPECT_EQ(outcome.peak.device, f.total(Tier::kDevice, false));
+    EXPECT_EQ(outcome.peak.host, f.total(Tier::kHost, false) - f.tokenizer);
+  }
+}
+
+TEST(Simulation, StandsForNoCpuOfWhichNothingIsKnown) {
   Case setup;
   setup.discrete();
   setup.policy.cpu_attention = true;
