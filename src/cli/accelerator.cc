@@ -4,6 +4,7 @@
 #include "core/errors.h"
 #include "core/log.h"
 #include "core/memory_budget.h"
+#include "engine/host_attention.h"
 #include "kernels/cuda_plugin.h"
 
 namespace barge {
@@ -31,6 +32,11 @@ Accelerator::Accelerator(const Options& o)
 
 std::unique_ptr<Backend> Accelerator::make_backend(Budgets& budgets) const {
   return cuda_ != nullptr ? cuda_->make_backend(budgets) : make_cpu_backend(cpu_, budgets);
+}
+
+std::unique_ptr<Backend> Accelerator::make_attending_backend(Budgets& budgets) const {
+  if (cuda_ == nullptr) return nullptr;
+  return make_cpu_backend({.threads = HostAttention::threads(cpu_.threads)}, budgets);
 }
 
 }  // namespace barge

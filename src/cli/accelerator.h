@@ -20,6 +20,9 @@ class Accelerator {
 
   /// A device of its own: the memory that budgets.device says, three streams.
   std::unique_ptr<Backend> make_backend(Budgets& budgets) const;
+  /// The CPU that would attend beside a GPU. Null where it is the device itself, behind a link or
+  /// not: it would be in its own way.
+  std::unique_ptr<Backend> make_attending_backend(Budgets& budgets) const;
   /// What a job's bytes depend on: "cpu", or the kind of GPU.
   const std::string& kind() const { return kind_; }
   /// Device memory that is free; 0: it has none of its own.

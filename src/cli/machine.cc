@@ -97,8 +97,8 @@ Machine::Machine(const Options& o)
       disk(queue_options(o, trace.get())) {}
 
 Profile Machine::profile(bool quick, bool renew) {
-  const ProbeOptions options{disk_directory, budgets.device.limit(), quick ? 8.0 : 60.0, compute,
-                             activation_bits};
+  ProbeOptions options{disk_directory, budgets.device.limit(), quick ? 8.0 : 60.0, compute,
+                       activation_bits};
   if (!renew)
     if (const auto known = load_profile(cache_directory, machine_of(device(), options)))
       return *known;
@@ -108,6 +108,8 @@ Profile Machine::profile(bool quick, bool renew) {
   // have to fit it.
   Budgets own(256_MiB, 256_MiB, 1_GiB);
   const std::unique_ptr<Backend> probed = accelerator.make_backend(own);
+  const std::unique_ptr<Backend> attending = accelerator.make_attending_backend(own);
+  options.attention = attending.get();
   DiskQueue queue({});
   Progress progress("measuring",
                     [](double share) { return concat(std::round(share * 100), " %"); });

@@ -52,11 +52,15 @@ void add_probe(CLI::App& app) {
       std::printf("  narrow products with %d-bit weights\n", bits);
       curve(rates, "    %5.0f rows           %10.2f Gop/s\n", 1e9);
     }
-    for (const auto& [bits, rates] : p.decode_attention) {
-      std::printf("  decode attention over %d-bit KV\n", bits);
-      line("  KV", rates.bytes / 1e9, "GB/s");
-      line("  operations", rates.ops / 1e9, "Gop/s");
-    }
+    const auto attention = [&](const auto& by_bits, const char* where) {
+      for (const auto& [bits, rates] : by_bits) {
+        std::printf("  decode attention over %d-bit KV%s\n", bits, where);
+        line("  KV", rates.bytes / 1e9, "GB/s");
+        line("  operations", rates.ops / 1e9, "Gop/s");
+      }
+    };
+    attention(p.decode_attention, "");
+    attention(p.host_attention, ", by the host's processor");
     line("prefill attention", p.prefill_attention / 1e9, "Gop/s");
     line("elementwise", p.elementwise / 1e9, "G numbers/s");
     line("drawing", p.draw / 1e9, "G logits/s");

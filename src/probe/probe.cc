@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <thread>
 #include <vector>
 
 #include "core/bytes.h"
@@ -19,7 +20,8 @@ constexpr int kInputs = static_cast<int>(Profile::kWide), kOutputs = 1024, kMost
 constexpr int kNarrow = static_cast<int>(Profile::kNarrow);  // inputs and outputs
 constexpr int kActivated = 4096, kVocab = 32000;
 constexpr std::size_t kCopied = 8_MiB;
-constexpr std::size_t kWeights = 32_MiB;  // more than most caches keep of a model that passes by
+// Weights, or KV cache: more than most caches keep of a model that passes by.
+constexpr std::size_t kPassing = 32_MiB;
 constexpr int kHeads = 32, kKvHeads = 4, kHeadDim = 64, kKeys = 512, kSequences = 16;
 constexpr int kPromptRows = 128;  // of each prompt, at the end of its keys
 
@@ -162,7 +164,8 @@ class Probe {
                    });
   }
 
-  void measure_attention(Profile& profile) {
+  std::map<int, Profile::Attention> decode_attention() const {
+    std::map<int, Profile::Attention> rates;
     for (const int bits : {4, 16}) {
       const KvFormat format{bits == 4 ? Encoding::kQ4 : Encoding::kF16, kKvHeads, kHeadDim, 64};
       // Eight query heads for each KV head, then one: as many bytes, an eighth of the operations.
@@ -173,14 +176,39 @@ class Probe {
       const double seconds_of_ops = std::max(many - few, 0.02 * many);
       const double seconds_of_bytes =
           std::max(few - seconds_of_ops * kKvHeads / (kHeads - kKvHeads), 0.02 * many);
-      profile.decode_attention[bits] = {bytes / seconds_of_bytes, ops / seconds_of_ops};
-      if (bits != 16) continue;
-      // Some hundred times the operations: a slow device gets fewer rows.
-      const int rows = is_slow(100 * many) ? 2 : kPromptRows;
-      profile.prefill_attention = 4.0 * kSequences * rows * (kKeys - rows / 2.0) * kHeads *
-                                  kHeadDim / time_attention(format, kHeads, rows);
+      rates[bits] = {bytes / seconds_of_bytes, ops / seconds_of_ops};
     }
+    return rates;
   }
+
+  void measure_attention(Profile& profile) const {
+    profile.decode_attention = decode_attention();
+    // Some hundred times the operations of decoding: a slow device gets fewer rows.
+    const double ops_a_row = 4.0 * kSequences * kKeys * kHeads * kHeadDim;
+    const int rows =
+        is_slow(100 * ops_a_row / profile.decode_attention.at(16).ops) ? 2 : kPromptRows;
+    const KvFormat format{Encoding::kF16, kKvHeads, kHeadDim, 64};
+    profile.prefill_attention =
+        ops_a_row * rows * (1 - rows / 2.0 / kKeys) / time_attention(format, kHeads, rows);
+  }
+
+  // Copies to the device without a pause, as a run makes them, for as long as it lives.
+  class Copies {
+   public:
+    explicit Copies(Device& device)
+        : from_(device.allocate(Tier::kHost, kCopied, "probe")),
+          to_(device.allocate(Tier::kDevice, kCopied, "probe")),
+          thread_([this, &device](const std::stop_token& stop) {
+            while (!stop.stop_requested()) {
+              device.load().copy(to_.data(), Tier::kDevice, from_.data(), Tier::kHost, kCopied);
+              device.load().record().wait();
+            }
+          }) {}
+
+   private:
+    const Buffer from_, to_;
+    std::jthread thread_;  // last: it uses the above
+  };
 
  private:
   // Numbers that any operation can work on.
@@ -200,24 +228,30 @@ class Probe {
     return {buffer.data(), DType::kF32, rows, cols, cols};
   }
 
-  // Seconds in which kSequences of kKeys positions attend, `rows` new ones each.
+  // Seconds in which kSequences of kKeys positions attend, `rows` new ones each; other ones each
+  // time, so that the KV cache comes from memory.
   double time_attention(const KvFormat& format, int heads, int rows) const {
     const std::size_t page_bytes = kKeys * format.record_bytes();
-    const Buffer pages = zeros(device_.allocate(Tier::kDevice, kSequences * page_bytes, "probe"));
+    const std::size_t sets = std::max<std::size_t>(kPassing / (kSequences * page_bytes), 1);
+    const Buffer pages =
+        zeros(device_.allocate(Tier::kDevice, sets * kSequences * page_bytes, "probe"));
     const std::int64_t all_rows = kSequences * rows;
     const Buffer q = numbers(all_rows, heads * kHeadDim, DType::kF32);
     const Buffer out = numbers(all_rows, heads * kHeadDim, DType::kF32);
     std::vector<std::byte*> starts;
-    for (std::size_t i = 0; i < kSequences; ++i) starts.push_back(pages.data() + i * page_bytes);
+    for (std::size_t i = 0; i < sets * kSequences; ++i)
+      starts.push_back(pages.data() + i * page_bytes);
     std::vector<AttentionSpan> spans;
-    for (std::size_t i = 0; i < kSequences; ++i)
-      spans.push_back({.first_row = static_cast<std::int64_t>(i) * rows,
+    for (std::size_t i = 0; i < sets * kSequences; ++i)
+      spans.push_back({.first_row = static_cast<std::int64_t>(i % kSequences) * rows,
                        .rows = rows,
                        .first_position = kKeys - rows,
                        .prompt = rows > 1,
                        .pages = std::span(&starts[i], 1)});
+    std::size_t set = 0;
     return seconds_each([&] {
-      kernels_->attend(format, kKeys, spans, heads, 0.125f, matrix(q, all_rows, heads * kHeadDim),
+      const auto these = std::span(spans).subspan(set++ % sets * kSequences, kSequences);
+      kernels_->attend(format, kKeys, these, heads, 0.125f, matrix(q, all_rows, heads * kHeadDim),
                        matrix(out, all_rows, heads * kHeadDim));
     });
   }
@@ -229,7 +263,7 @@ class Probe {
         : probe_(probe),
           layout_(panel_layout(format, outputs, inputs)),
           rows_(rows),
-          panels_(std::max<std::size_t>(kWeights / layout_.bytes, 1)),
+          panels_(std::max<std::size_t>(kPassing / layout_.bytes, 1)),
           weights_(
               probe.zeros(probe.device_.allocate(Tier::kDevice, panels_ * layout_.bytes, "probe"))),
           x_(probe.device_.allocate(Tier::kDevice, rows * inputs * size_of(probe.options_.compute),
@@ -323,6 +357,13 @@ Profile probe(Backend& backend, Disk& disk, const ProbeOptions& options,
   work.measure_products(profile);
   say(0.9, "attention");
   work.measure_attention(profile);
+  if (options.attention != nullptr && !profile.unified) {
+    ProbeOptions of_host = options;
+    of_host.compute = DType::kF32;
+    const Probe host(*options.attention, disk, of_host);
+    const Probe::Copies copies(backend.device());
+    profile.host_attention = host.decode_attention();
+  }
   work.measure_elementwise(profile);
   say(1, "done");
   return profile;

@@ -19,6 +19,7 @@ struct ProbeOptions {
   double seconds = 10;                   // about how long all of it may take
   DType compute = DType::kF32;
   int activation_bits = 16;  // as KernelLimits'
+  Backend* attention = nullptr;  // the CPU that would attend beside the device; null: not measured
 };
 
 /// Measures this machine with barge's own kernels, queue and copies. Takes some 50 MiB of host
