@@ -62,9 +62,9 @@ std::vector<std::string> split(const std::string& text) {
 void add_format_flags(CLI::App& command, Options& o) {
   command
       .add_option("--weight-bits", o.weight_bits,
-                  "bits of a weight; auto: as the checkpoint has them, 16-bit ones in 4")
-      ->check(CLI::IsMember({"auto", "4", "8", "16", "32"}))
-      ->capture_default_str();
+                  "bits of a weight; default: as the checkpoint has them, 16-bit ones in 4; auto: "
+                  "the most of 4, 8 and 16 that cost the job next to no speed")
+      ->check(CLI::IsMember({"auto", "4", "8", "16", "32"}));
   command
       .add_option("--group-size", o.group_size,
                   "numbers that share a scale in 4 and 8 bits; default: the checkpoint's, or 64")
@@ -96,9 +96,9 @@ void add_model_flags(CLI::App& command, Options& o) {
       ->check(CLI::NonNegativeNumber);
   add_compute_flags(command, o);
   command
-      .add_option("--kv-bits,--kv-cache-dtype", o.kv_bits, "bits of a KV cache number; auto: 16")
-      ->check(CLI::IsMember({"auto", "4", "16", "32"}))
-      ->capture_default_str();
+      .add_option("--kv-bits,--kv-cache-dtype", o.kv_bits,
+                  "bits of a KV cache number; default: 16; auto: 4 or 16, likewise")
+      ->check(CLI::IsMember({"auto", "4", "16", "32"}));
   command.add_option("--chat-template", o.chat_template, "a Jinja file instead of the model's own")
       ->check(CLI::ExistingFile);
   command.add_option("--seed", o.seed, "of requests that have none")->capture_default_str();

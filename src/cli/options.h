@@ -15,7 +15,10 @@ struct Options {
   // Model
   std::string served_model_name;
   int max_model_len = 0;  // 0: the model's own
-  std::string dtype = "auto", activation_bits = "auto", weight_bits = "auto", kv_bits = "auto";
+  std::string dtype = "auto", activation_bits = "auto";
+  // A number; "auto": as choose_bits says; empty: weights as the checkpoint has them, 16-bit ones
+  // in 4, and a KV cache in 16.
+  std::string weight_bits, kv_bits;
   int group_size = 0;  // 0: the checkpoint's, or 64
   std::string chat_template;
   std::uint64_t seed = 0;

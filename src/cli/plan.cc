@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/bits.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/planning.h"
@@ -11,13 +12,16 @@
 namespace barge {
 namespace {
 
-void plan(const Options& o) {
-  const Workload job = o.input.empty()
-                           ? workload_of(draw_lengths(o, o.num_prompts > 0 ? o.num_prompts : 1000))
-                           : estimate_workload(o.input);
-  Machine machine(o);
+void plan(const Options& given) {
+  const Workload job =
+      given.input.empty()
+          ? workload_of(draw_lengths(given, given.num_prompts > 0 ? given.num_prompts : 1000))
+          : estimate_workload(given.input);
+  Machine machine(given);
   const Target target =
-      o.machine.empty() ? this_machine(machine) : other_machine(o, o.machine, machine);
+      given.machine.empty() ? this_machine(machine) : other_machine(given, given.machine, machine);
+  const ChosenBits bits = choose_bits(given, target, job);
+  const Options& o = bits.options;
   const bool unified = target.profile.unified;
   const PlannedModel model = planned_model(o);
   const ShapeFor shape = shape_for(o, model, target);
@@ -41,10 +45,12 @@ void plan(const Options& o) {
   if (o.explain) others = neighbours(target.profile, shape, job, target.limits, plan.policy);
   if (o.json) {
     nlohmann::json json = plan_to_json(plan, unified);
+    if (!bits.tried.empty()) json["bits"] = bits_to_json(bits);
     if (o.explain) json["neighbours"] = neighbours_to_json(others, unified);
     std::cout << json.dump() << '\n';
   } else {
     std::cout << describe_plan(plan, target.limits, unified) << '\n';
+    if (!bits.tried.empty()) std::cout << "  " << describe_bits(bits) << '\n';
     if (o.explain) std::cout << describe_neighbours(plan, others) << '\n';
   }
   // A policy that was given whole is priced whether it fits or not.

@@ -16,7 +16,7 @@
 namespace barge {
 namespace {
 
-int kv_bits_of(const Options& o) { return o.kv_bits == "auto" ? 16 : std::atoi(o.kv_bits.c_str()); }
+int kv_bits_of(const Options& o) { return o.kv_bits.empty() ? 16 : std::atoi(o.kv_bits.c_str()); }
 
 int max_positions_of(const Options& o, const ModelConfig& config) {
   int most = config.context;
@@ -147,7 +147,7 @@ Plan make_plan(const Options& o, const PlannedModel& model, const Target& target
   if (o.policy != "auto") {
     Policy policy = policy_from_json(read_text(o.policy), o.policy);
     policy.weight_bits = model.weight_bits;  // the pack's
-    if (o.kv_bits != "auto") policy.kv_bits = model.kv_bits;
+    if (!o.kv_bits.empty()) policy.kv_bits = model.kv_bits;
     if (o.gpu_batch_size) policy.gpu_batch_size = *o.gpu_batch_size;
     if (o.num_gpu_batches) policy.num_gpu_batches = *o.num_gpu_batches;
     if (o.prefill_chunk) policy.sweep_tokens = *o.prefill_chunk;

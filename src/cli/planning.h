@@ -16,7 +16,7 @@
 
 namespace barge {
 
-/// How the flags want a checkpoint packed.
+/// How the flags want a checkpoint packed. Bits are chosen: `auto` is an error by now.
 ConvertOptions convert_options(const Options& options);
 inline int kv_group(const Options& options) {
   return options.group_size > 0 ? options.group_size : 64;

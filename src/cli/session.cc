@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cli/bits.h"
 #include "cli/text_files.h"
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -17,6 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+Options with_bits(const Options& o, Machine& machine, const Workload& job) {
+  if (o.weight_bits != "auto" && o.kv_bits != "auto") return o;
+  const ChosenBits bits = choose_bits(o, this_machine(machine), job);
+  if (!bits.tried.empty()) log::info(describe_bits(bits));
+  return bits.options;
+}
+
 }  // namespace
 
 std::string default_served_name(const std::string& model) {
@@ -24,8 +32,8 @@ std::string default_served_name(const std::string& model) {
   return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
 }
 
-Session::Session(const Options& o, const Workload& job)
-    : machine(o), pack([&] {
+Session::Session(const Options& given, const Workload& job)
+    : machine(given), options(with_bits(given, machine, job)), pack([&, &o = options] {
         Progress progress("packing " + o.model,
                           [](double n) { return format_bytes(static_cast<std::size_t>(n)); });
         return find_or_convert(o.model, convert_options(o), machine.cache_directory / "packs",
@@ -34,6 +42,7 @@ Session::Session(const Options& o, const Workload& job)
                                                  static_cast<double>(total));
                                });
       }()) {
+  const Options& o = options;
   ModelDescription description =
       description_from_json(pack.model(), (pack.directory() / "pack.json").string());
   config = description.config;

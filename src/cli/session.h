@@ -41,6 +41,7 @@ class Session {
   Lookahead lookahead() const { return Lookahead::of_block(plan.policy.block_sequences()); }
 
   Machine machine;
+  const Options options;  // as given, bits chosen
   Pack pack;
   std::string served_name;
   ModelConfig config;

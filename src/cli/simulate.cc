@@ -8,6 +8,7 @@
 
 #include "cli/bench_job.h"
 #include "cli/bench_report.h"
+#include "cli/bits.h"
 #include "cli/planning.h"
 #include "cli/report.h"
 #include "cli/workload.h"
@@ -33,9 +34,12 @@ std::vector<GenerationRequest> requests_of(const Options& o, const std::vector<L
 
 }  // namespace
 
-void simulate(const Options& o, const std::vector<LineLength>& lengths, const Workload& job) {
-  Machine here(o);
-  const Target target = other_machine(o, o.simulate, here);
+void simulate(const Options& given, const std::vector<LineLength>& lengths, const Workload& job) {
+  Machine here(given);
+  const Target target = other_machine(given, given.simulate, here);
+  const ChosenBits bits = choose_bits(given, target, job);
+  if (!bits.tried.empty()) log::info(describe_bits(bits));
+  const Options& o = bits.options;
   const PlannedModel model = planned_model(o);
   const Plan plan = make_plan(o, model, target, job);
   log::info(describe_plan(plan, target.limits, target.profile.unified));

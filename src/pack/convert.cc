@@ -53,7 +53,11 @@ std::size_t batch_size(std::span<const PackPanel> panels) {
 }  // namespace
 
 int parse_weight_bits(const std::string& text) {
-  if (text == "auto") return 0;
+  if (text.empty()) return 0;
+  if (text == "auto")
+    throw ConfigError(
+        "--weight-bits auto wants a job to plan for, as `barge run`, `serve`, `bench` and `plan` "
+        "have one; give 4, 8, 16 or 32");
   for (const int bits : {4, 8, 16, 32})
     if (text == std::to_string(bits)) return bits;
   throw ConfigError(concat("--weight-bits: wanted 4, 8, 16, 32 or auto, got \"", text, "\""));

@@ -12,7 +12,7 @@ namespace barge {
 
 /// How a checkpoint becomes a pack.
 struct ConvertOptions {
-  /// 4, 8, 16 or 32; 0 (auto): as the checkpoint has them, 16-bit ones quantised to 4.
+  /// 4, 8, 16 or 32; 0: as the checkpoint has them, 16-bit ones quantised to 4.
   int weight_bits = 0;
   /// Numbers that share a scale where weights are quantised here; 0: 64, and matrices that have the
   /// wanted bits already are kept bit for bit, whatever their group is.
@@ -24,7 +24,7 @@ struct ConvertOptions {
 /// Bytes of data done and in all. Called from the converting thread, about once a panel.
 using PackProgress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// "4", "8", "16", "32" or "auto" (0). Throws ConfigError, naming --weight-bits.
+/// "4", "8", "16", "32" or "" (0). Throws ConfigError, naming --weight-bits.
 int parse_weight_bits(const std::string& text);
 
 /// Throws ConfigError for bits or a group that there aren't.
