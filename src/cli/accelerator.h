@@ -25,16 +25,20 @@ class Accelerator {
   std::unique_ptr<Backend> make_attending_backend(Budgets& budgets) const;
   /// What a job's bytes depend on: "cpu", or the kind of GPU.
   const std::string& kind() const { return kind_; }
+  /// Versions of driver and libraries, on which speed hangs: "oneDNN 2.6.3, CUDA 13.0,
+  /// driver 13.0".
+  const std::string& software() const { return software_; }
   /// Device memory that is free; 0: it has none of its own.
   std::size_t free_bytes() const { return free_bytes_; }
   /// The part of it that is taken unless --gpu-memory says otherwise.
   double usual_share() const { return cuda_ != nullptr ? 0.9 : 0.5; }
   bool cuda() const { return cuda_ != nullptr; }
+  int threads() const { return cpu_.threads; }  // as --threads says
 
  private:
   CpuDevice::Options cpu_;
   CudaPlugin* cuda_ = nullptr;  // null: the CPU computes
-  std::string kind_ = "cpu";
+  std::string kind_ = "cpu", software_;
   std::size_t free_bytes_ = 0;
 };
 

@@ -97,11 +97,18 @@ Machine::Machine(const Options& o)
       disk(queue_options(o, trace.get())) {}
 
 Profile Machine::profile(bool quick, bool renew) {
-  ProbeOptions options{disk_directory, budgets.device.limit(), quick ? 8.0 : 60.0, compute,
-                       activation_bits};
-  if (!renew)
-    if (const auto known = load_profile(cache_directory, machine_of(device(), options)))
-      return *known;
+  ProbeOptions options{.disk_directory = disk_directory,
+                       .device_bytes = budgets.device.limit(),
+                       .seconds = quick ? 8.0 : 60.0,
+                       .compute = compute,
+                        .activation_bits = activation_bits,
+                       .software = accelerator.software(),
+                       .threads = accelerator.threads()};
+  if (!renew) {
+    const std::string machine = machine_of(device(), options);
+    if (const auto known = load_profile(cache_directory, machine)) return *known;
+    if (const std::string why = why_stale(cache_directory, machine); !why.empty()) log::info(why);
+  }
   log::info(concat("measuring this machine (about ", quick ? "5 s" : "a minute",
                    "; `barge probe` does it thoroughly)"));
   // What the probe allocates is its own affair: budgets that are too small for the model still

@@ -27,7 +27,8 @@ struct Machine {
 
   Device& device() const { return backend->device(); }
 
-  /// Measured once and kept; a first run makes a quick one (10 s at most) and says so.
+  /// Measured once and kept; a first run, or one of which something has changed since, makes a
+  /// quick one (10 s at most) and says so.
   Profile profile(bool quick = true, bool renew = false);
   TierLimits limits() const;
 };

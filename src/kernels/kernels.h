@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "core/matrix_view.h"
 #include "quant/format.h"
@@ -117,6 +118,8 @@ DType preferred_compute_type();
 /// 8 where this processor multiplies 8-bit codes faster than preferred_compute_type(): with AVX-512
 /// VNNI, and no AMX, in which bf16 is as fast; else 16.
 int preferred_activation_bits();
+/// The version of the library that multiplies on the CPU, as it runs here: "oneDNN 2.6.3".
+std::string cpu_library();
 
 /// Bytes that make_cpu_kernels allocates for its workspace (tag "workspace").
 std::size_t cpu_workspace_bytes(const KernelLimits& limits, int threads);

@@ -138,6 +138,11 @@ DType product_dtype(DType compute) {
   return compute == DType::kBF16 && multiplies_bf16() ? DType::kBF16 : DType::kF32;
 }
 
+std::string cpu_library() {
+  const dnnl_version_t* const version = dnnl_version();
+  return concat("oneDNN ", version->major, ".", version->minor, ".", version->patch);
+}
+
 DType preferred_compute_type() { return multiplies_bf16() ? DType::kBF16 : DType::kF32; }
 
 int preferred_activation_bits() {
