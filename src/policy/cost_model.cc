@@ -144,7 +144,7 @@ std::array<std::pair<double, const char*>, 5> named(const ResourceSeconds& s) {
            {s.link_down, "link down"},
            {s.link_up, "link up"},
            {s.disk(), "disk"},
-           {s.host_attention > 0 ? s.host_attention + s.output : 0, "CPU attention"}}};
+           {s.host_attention > 0 ? s.host_attention + s.attention_waits : 0, "CPU attention"}}};
 }
 
 }  // namespace
@@ -169,13 +169,13 @@ ResourceSeconds& ResourceSeconds::operator+=(const ResourceSeconds& other) {
   disk_read += other.disk_read;
   disk_write += other.disk_write;
   host_attention += other.host_attention;
-  output += other.output;
+  attention_waits += other.attention_waits;
   return *this;
 }
 
 ResourceSeconds ResourceSeconds::operator*(double factor) const {
-  return {compute * factor,    link_down * factor,      link_up * factor, disk_read * factor,
-          disk_write * factor, host_attention * factor, output * factor};
+  return {compute * factor,    link_down * factor,      link_up * factor,        disk_read * factor,
+          disk_write * factor, host_attention * factor, attention_waits * factor};
 }
 
 ResourceSeconds at_homes(const SweepCost& cost, const PerTier<double>& w,
@@ -186,7 +186,7 @@ ResourceSeconds at_homes(const SweepCost& cost, const PerTier<double>& w,
           .disk_read = cost.weights_read * w.disk + cost.kv_read * y.disk,
           .disk_write = cost.kv_write * y.disk,
           .host_attention = cost.host_attention * (y.host + y.disk),
-          .output = cost.output};
+          .attention_waits = cost.cpu_attends ? cost.output + cost.kv_read * y.disk : 0};
 }
 
 }  // namespace barge

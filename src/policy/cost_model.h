@@ -60,7 +60,10 @@ struct SweepCost {
 struct ResourceSeconds {
   double compute = 0, link_down = 0, link_up = 0, disk_read = 0, disk_write = 0;
   double host_attention = 0;  // the processor's, beside the device
-  double output = 0;          // part of compute, which comes after all attention
+  // Parts of the others' time in which the processor can't attend, where it does: that of the
+  // output layer, which comes after all attention, and that in which pages come from the disk, for
+  // which its turn waits.
+  double attention_waits = 0;
 
   double disk() const { return disk_read + disk_write; }
   double longest() const;

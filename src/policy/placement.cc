@@ -180,10 +180,10 @@ std::optional<Placement> Program::solve_at(const Case& homes, double block) cons
   for (std::size_t i = 0; i < sweeps.size(); ++i) {
     const SweepCost& c = sweeps[i].cost;
     TimeRows r{};
-    // Constant: the CPU attends to all of the KV cache or to none.
     r.compute = lp.add_at_most("compute", {{tau[i], -1}}, -c.compute(0) / sequences);
-    if (c.cpu_attends)
-      lp.add_at_most("host attention", {{tau[i], -1}}, -(c.host_attention + c.output) / sequences);
+    if (c.cpu_attends)  // to all of the KV cache
+      lp.add_at_most("host attention", {{y[2], c.kv_read / sequences}, {tau[i], -1}},
+                     -(c.host_attention + c.output) / sequences);
     r.disk = lp.add_at_most(
         "disk",
         {{w[2], c.weights_read}, {y[2], (c.kv_read + c.kv_write) / sequences}, {tau[i], -1}}, 0);

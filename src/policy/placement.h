@@ -33,7 +33,7 @@ struct Placement {
 ///
 ///   minimise  sum over phases (sweeps x tau); of equal ones, the smallest beta, then least disk
 ///   with      compute / B                                           <= tau  for each phase
-///             (host attention + output layer) / B                   <= tau  where the CPU attends
+///             (host attention + output layer + kv_read y_disk) / B  <= tau  where the CPU attends
 ///             weights_read w_disk + (kv_read + kv_write) / B y_disk <= tau  (disk)
 ///             weights_down (w_host + w_disk) + kv_down / B (y_host + y_disk) <= tau  (link)
 ///             W w + KV y + beta fixed + growing <= beta limit               for each tier
