@@ -80,8 +80,8 @@ BenchLimits::BenchLimits(const Options& o, Session& session)
     : threads_(o.threads > 0 ? o.threads : usable_processors()),
       policy_(session.plan.policy),
       unified_(session.machine.device().unified()) {
-  const KernelLimits bounds = kernel_limits(*session.family, policy_, session.machine.compute,
-                                            session.machine.activation_bits);
+  const KernelLimits bounds =
+      kernel_limits(*session.family, policy_, session.machine.compute, session.activation_bits());
   shape_ = shape_of(*session.family,
                     [&](const TensorSpec& tensor) {
                       return session.pack
@@ -113,8 +113,8 @@ void BenchLimits::measure(Session& session) {
            measure_matrix_ops(machine.compute, activation_bits, threads_, widths, kMatrixSeconds))
         best[width] = std::max(best[width], rate);
     };
-    improve(machine_.matrix_ops, machine.activation_bits);
-    if (machine.activation_bits == 8) improve(machine_.matrix_ops_in_16_bits, 16);
+    improve(machine_.matrix_ops, session.activation_bits());
+    if (session.activation_bits() == 8) improve(machine_.matrix_ops_in_16_bits, 16);
     machine_.memory_read =
         std::max(machine_.memory_read, measure_memory_read(threads_, kMemorySeconds));
   }

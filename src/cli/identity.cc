@@ -18,8 +18,8 @@ Identity identity_of(const Session& session, const Options& options) {
       {"max-model-len", concat(policy.max_positions)},
       {"device", session.machine.accelerator.kind()},
   };
-  if (session.machine.activation_bits != 16)
-    identity["activation-bits"] = concat(session.machine.activation_bits);
+  if (session.activation_bits() != 16)
+    identity["activation-bits"] = concat(session.activation_bits());
   // In which layers the CPU attends is a matter of bytes, too: which they are follows from how
   // many.
   if (attends_on_host(policy, session.machine.backend->device().unified()))

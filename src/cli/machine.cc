@@ -101,7 +101,7 @@ Profile Machine::profile(bool quick, bool renew) {
                        .device_bytes = budgets.device.limit(),
                        .seconds = quick ? 8.0 : 60.0,
                        .compute = compute,
-                        .activation_bits = activation_bits,
+                       .activation_bits = activation_bits,
                        .software = accelerator.software(),
                        .threads = accelerator.threads()};
   if (!renew) {

@@ -102,7 +102,7 @@ Json report(Session& session, double seconds, const ReportStart& start) {
   json["sweeps_against_plan"] =
       session.watch->predicted() > 0 ? session.watch->seconds() / session.watch->predicted() : 0;
   json["dtype"] = name_of(session.machine.compute);
-  json["activation_bits"] = session.machine.activation_bits;
+  json["activation_bits"] = session.activation_bits();
   json["peak_rss_bytes"] = peak_resident_bytes();
   json["io"] = {{"read_bytes", io_field("read_bytes:") - start.read_bytes},
                 {"write_bytes", io_field("write_bytes:") - start.write_bytes}};

@@ -65,10 +65,9 @@ Session::Session(const Options& given, const Workload& job)
   profile = target.profile;
   watch.emplace(profile, shape_for(o, model, target)(plan.policy), plan.policy,
                 [this] { return engine->stats(); });
-  log::info(
-      concat(describe_plan(plan, machine.limits(), machine.device().unified()),
-             "\n  products: ", name_of(machine.compute),
-             machine.activation_bits == 8 ? ", by 4- and 8-bit weights of inputs in 8 bits" : ""));
+  log::info(concat(describe_plan(plan, machine.limits(), machine.device().unified()),
+                   "\n  products: ", name_of(machine.compute),
+                   activation_bits() == 8 ? ", by 4- and 8-bit weights of inputs in 8 bits" : ""));
 }
 
 void Session::unload() {
@@ -81,7 +80,7 @@ void Session::load(const Options& o, bool hash_logits) {
   Engine::Options options;
   options.policy = plan.policy;
   options.compute = machine.compute;
-  options.activation_bits = machine.activation_bits;
+  options.activation_bits = activation_bits();
   options.kv_group = kv_group(o);
   options.disk_directory = machine.disk_directory;
   options.eos.assign(tokenizer->eos().begin(), tokenizer->eos().end());

@@ -37,6 +37,11 @@ class Session {
   /// Ends the engine and what it has under way, and frees its memory.
   void unload();
 
+  /// Of the inputs of products with this model's weights.
+  int activation_bits() const {
+    return plan.policy.weight_bits <= 8 ? machine.activation_bits : 16;
+  }
+
   /// Blocks that `run`, `serve` and `bench` hand to the engine at a time: two, or up to eight.
   Lookahead lookahead() const { return Lookahead::of_block(plan.policy.block_sequences()); }
 

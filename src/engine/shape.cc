@@ -67,7 +67,7 @@ KernelLimits kernel_limits(const Family& family, const Policy& policy, DType com
                       .max_inputs = config.hidden,
                       .heads = config.heads,
                       .head_dim = config.head_dim,
-                      .activation_bits = activation_bits};
+                      .activation_bits = policy.weight_bits <= 8 ? activation_bits : 16};
   for (const Part& part : family.parts())
     for (const TensorSpec& tensor : part.tensors)
       if (tensor.kind != TensorSpec::Kind::kVector)

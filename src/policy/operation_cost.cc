@@ -25,7 +25,8 @@ double decode_seconds(const Profile::Attention& rates, double heads, double head
 }  // namespace
 
 double OperationCost::product(double rows, double outputs, double inputs, int weight_bits) const {
-  return product_of_full_tiles(in_tiles(rows), outputs, inputs, weight_bits);
+  const bool as_they_are = profile_.activation_bits == 8 && weight_bits <= 8;
+  return product_of_full_tiles(as_they_are ? rows : in_tiles(rows), outputs, inputs, weight_bits);
 }
 
 double OperationCost::product_of_full_tiles(double rows, double outputs, double inputs,

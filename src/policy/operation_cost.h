@@ -12,8 +12,8 @@ class OperationCost {
   explicit OperationCost(const Profile& profile) : profile_(profile) {}
 
   /// [rows, inputs] by [outputs, inputs] with weights of so many bits: 2 rows outputs inputs / F.
-  /// Rows are computed in full tiles, so that F is that of the next multiple of the tile; F is less
-  /// for few inputs.
+  /// Rows are computed in full tiles, so that F is that of the next multiple of the tile, but for
+  /// inputs of 8 bits; F is less for few inputs.
   double product(double rows, double outputs, double inputs, int weight_bits) const;
   /// The same where no row is wasted.
   double product_of_full_tiles(double rows, double outputs, double inputs, int weight_bits) const;

@@ -147,6 +147,7 @@ std::string profile_to_json(const Profile& profile) {
               {"disk_read", to_json(profile.disk_read, "request_bytes", "bytes_per_s")},
               {"disk_write", to_json(profile.disk_write, "request_bytes", "bytes_per_s")},
               {"host_copy_bytes_per_s", profile.host_copy},
+              {"activation_bits", profile.activation_bits},
               {"products", products},
               {"narrow_products", narrow},
               {"decode_attention", to_json(profile.decode_attention)},
@@ -183,6 +184,9 @@ Profile profile_from_json(const std::string& text, const std::string& source) {
     p.disk_read = read.curve(json.at("disk_read"), "disk_read", "request_bytes", "bytes_per_s");
     p.disk_write = read.curve(json.at("disk_write"), "disk_write", "request_bytes", "bytes_per_s");
     p.host_copy = read.positive("host_copy_bytes_per_s");
+    p.activation_bits = json.value("activation_bits", 16);
+    if (p.activation_bits != 8 && p.activation_bits != 16)
+      throw read.refuse(concat("\"activation_bits\" wants 8 or 16, got ", p.activation_bits));
     read.by_bits("products", [&](int bits, const Json& points) {
       p.products[bits] = read.curve(points, concat("products.", bits), "rows", "ops_per_s");
     });

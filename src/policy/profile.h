@@ -25,6 +25,8 @@ struct Profile {
   double host_copy = 0;           // bytes read and written once each
   std::map<int, Curve> products;  // operations (one multiply-add is two) by rows, for each width of
                                   // weights in bits; they come from memory and are decoded
+  int activation_bits = 16;       // 8: inputs of 4- and 8-bit weights are rounded to 8 bits, and
+                                  // any number of rows is multiplied as it is
   std::map<int, Curve> narrow_products;  // likewise, of kNarrow inputs; empty: not known apart
   /// A decoding sequence's attention takes bytes of KV / bytes + operations / ops seconds.
   struct Attention {

@@ -128,6 +128,7 @@ class Probe {
     std::map<int, WeightFormat> formats{{4, {Encoding::kQ4, 64, GroupAxis::kInput}},
                                         {8, {Encoding::kQ8, 64, GroupAxis::kInput}},
                                         {16, {dense_}}};
+    profile.activation_bits = options_.activation_bits;
     if (options_.compute == DType::kF32) formats[32] = {Encoding::kF32};
     for (const auto& [bits, format] : formats) {
       const auto measure = [&](int inputs, int outputs) {

@@ -18,7 +18,7 @@ struct ProbeOptions {
   std::size_t device_bytes = 0;          // of device memory that a run may use
   double seconds = 10;                   // about how long all of it may take
   DType compute = DType::kF32;
-  int activation_bits = 16;  // as KernelLimits'
+  int activation_bits = 16;      // as KernelLimits'
   std::string software = {};     // versions of driver and libraries
   int threads = 0;               // that the user allows; 0: all
   Backend* attention = nullptr;  // the CPU that would attend beside the device; null: not measured
