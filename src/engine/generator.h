@@ -25,6 +25,12 @@ struct TextRequest {
   bool prompt_logprobs = false;
 };
 
+/// More of an answer that isn't finished.
+struct TextPiece {
+  std::string_view text;                 // that has become certain; never empty
+  std::span<const SampledToken> tokens;  // since the last piece; only if logprobs are wanted
+};
+
 struct TextResult {
   std::string text;  // without the stop string
   FinishReason reason = FinishReason::kStop;
@@ -42,11 +48,11 @@ class Generator {
   virtual ~Generator() = default;
 
   /// Throws RequestError for what can be seen at once (template errors, too long, ...); `done` is
-  /// never called then. `on_text` (may be empty) gets pieces of the answer as they become certain;
-  /// `done` is called once, perhaps before this returns. Both on the engine's thread; they must be
-  /// quick and must not call the generator.
+  /// never called then. `on_text` (may be empty) gets pieces of the answer as they become certain,
+  /// all of its text in the end; `done` is called once, perhaps before this returns. Both on the
+  /// engine's thread; they must be quick and must not call the generator.
   virtual RequestId submit(const TextRequest& request,
-                           std::function<void(std::string_view)> on_text,
+                           std::function<void(const TextPiece&)> on_text,
                            std::function<void(TextResult)> done) = 0;
   /// The request ends as kCancelled at the end of the sweep; unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;

@@ -34,7 +34,7 @@ std::vector<TokenId> TextEngine::ids(const Request& request) const {
 }
 
 Engine::RequestId TextEngine::submit(const Request& request,
-                                     std::function<void(std::string_view)> on_text,
+                                     std::function<void(const TextPiece&)> on_text,
                                      std::function<void(Result)> done) {
   GenerationRequest generation{.prompt = ids(request),
                                .sampling = request.sampling,

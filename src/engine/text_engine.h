@@ -26,7 +26,7 @@ class TextEngine final : public Generator {
   /// Throws RequestError for what can be seen at once (template errors, too long, ...).
   /// `on_text` (may be empty) gets pieces of the answer as they become certain; `done` is called
   /// once. Both on the engine's thread; they must be quick.
-  Engine::RequestId submit(const Request& request, std::function<void(std::string_view)> on_text,
+  Engine::RequestId submit(const Request& request, std::function<void(const TextPiece&)> on_text,
                            std::function<void(Result)> done) override;
   void cancel(Engine::RequestId id) override { engine_.cancel(id); }
   std::string failure() const override { return engine_.failure(); }

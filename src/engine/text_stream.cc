@@ -7,7 +7,7 @@
 namespace barge {
 
 TextStream::TextStream(const Tokenizer& tokenizer, const TextRequest& request, int prompt_tokens,
-                       std::function<void(std::string_view)> on_text,
+                       std::function<void(const TextPiece&)> on_text,
                        std::function<void(TextResult)> done)
     : tokenizer_(tokenizer),
       ignore_eos_(request.ignore_eos),
@@ -49,7 +49,8 @@ void TextStream::on_done(FinishReason reason, std::string error) {
 void TextStream::append(const std::string& text) {
   if (text.empty()) return;
   result_.text += text;
-  if (on_text_) on_text_(text);
+  if (on_text_) on_text_({text, std::span<const SampledToken>(result_.tokens).subspan(told_)});
+  told_ = result_.tokens.size();
 }
 
 }  // namespace barge

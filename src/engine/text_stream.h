@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
-#include <string_view>
 
 #include "engine/generator.h"
 #include "engine/stop_matcher.h"
@@ -14,7 +14,7 @@ namespace barge {
 class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, const TextRequest& request, int prompt_tokens,
-             std::function<void(std::string_view)> on_text, std::function<void(TextResult)> done);
+             std::function<void(const TextPiece&)> on_text, std::function<void(TextResult)> done);
 
   void on_prompt(std::vector<SampledToken> tokens);
   /// False once a stop string is complete.
@@ -28,9 +28,10 @@ class TextStream {
   const bool ignore_eos_, keep_tokens_;
   Detokenizer detokenizer_;
   StopMatcher stops_;
-  std::function<void(std::string_view)> on_text_;
+  std::function<void(const TextPiece&)> on_text_;
   std::function<void(TextResult)> done_;
   TextResult result_;
+  std::size_t told_ = 0;  // of result_.tokens
 };
 
 }  // namespace barge

@@ -35,12 +35,17 @@ class TextEngineTest : public testing::Test {
   struct Outcome {
     TextResult result;
     std::vector<std::string> pieces;
+    std::vector<TokenId> told;  // tokens of all pieces
   };
   static Outcome run(TextEngine& text, const TextRequest& request) {
     Outcome outcome;
     std::promise<void> end;
     text.submit(
-        request, [&](std::string_view piece) { outcome.pieces.emplace_back(piece); },
+        request,
+        [&](const TextPiece& piece) {
+          outcome.pieces.emplace_back(piece.text);
+          for (const SampledToken& token : piece.tokens) outcome.told.push_back(token.id);
+        },
         [&](TextResult result) {
           outcome.result = std::move(result);
           end.set_value();
@@ -83,6 +88,17 @@ TEST_F(TextEngineTest, AnswersWithTheTextOfItsTokensPieceByPiece) {
   EXPECT_GT(outcome.pieces.size(), 5u);
   EXPECT_NE(result.logits_hash, 0u);
   EXPECT_EQ(run(text_, request("Once upon", 40)).result.logits_hash, result.logits_hash);
+}
+
+TEST_F(TextEngineTest, TellsEachTokenWithTheTextThatItMade) {
+  const Outcome outcome = run(text_, request("Once upon", 40));
+  const auto ids = ids_of(outcome.result);
+  ASSERT_LE(outcome.told.size(), ids.size());
+  EXPECT_TRUE(std::equal(outcome.told.begin(), outcome.told.end(), ids.begin()));
+  EXPECT_GE(outcome.told.size(), outcome.pieces.size());
+  TextRequest quiet = request("Once upon", 40);
+  quiet.sampling.logprobs = -1;
+  EXPECT_TRUE(run(text_, quiet).told.empty());
 }
 
 TEST_F(TextEngineTest, KeepsNoTokensWhereNoLogprobsAreWanted) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -16,7 +17,8 @@
 namespace barge::test {
 
 /// A generator without a model: the answer follows from prompt, seed and choice alone. Its tokens
-/// are bytes. Works in sweeps of a few requests on a thread of its own, as an engine does.
+/// are bytes. Works in sweeps of a few requests on a thread of its own, as an engine does. Where
+/// pieces are wanted, a request's first four letters come at once, also while it is paused.
 class FakeGenerator final : public Generator {
  public:
   static constexpr auto kNever = ~std::size_t{0};
@@ -36,7 +38,7 @@ class FakeGenerator final : public Generator {
     thread_.join();
   }
 
-  RequestId submit(const TextRequest& request, std::function<void(std::string_view)>,
+  RequestId submit(const TextRequest& request, std::function<void(const TextPiece&)> on_text,
                    std::function<void(TextResult)> done) override {
     const std::string prompt = prompt_text(request);
     if (prompt.find("TOO LONG") != std::string::npos)
@@ -44,7 +46,7 @@ class FakeGenerator final : public Generator {
                          "context_length_exceeded");
     if (on_submit) on_submit(prompt);
     const std::lock_guard lock(mutex_);
-    waiting_.push_back({++last_id_, request, std::move(done)});
+    waiting_.push_back({++last_id_, request, std::move(on_text), std::move(done)});
     changed_.notify_all();
     return last_id_;
   }
@@ -104,9 +106,12 @@ class FakeGenerator final : public Generator {
   struct Job {
     RequestId id;
     TextRequest request;
+    std::function<void(const TextPiece&)> on_text;
     std::function<void(TextResult)> done;
-    bool cancelled = false;
+    bool cancelled = false, begun = false;
   };
+  using Calls = std::vector<std::function<void()>>;  // to be made without the lock
+  static constexpr std::size_t kFirstPiece = 4;
 
   static std::string prompt_text(const TextRequest& request) {
     if (const auto* text = std::get_if<std::string>(&request.prompt)) return *text;
@@ -142,28 +147,60 @@ class FakeGenerator final : public Generator {
     return {.id = id, .logprob = -0.125f * (id % 16) - 1, .top = {{id + 1, -0.5f}}};
   }
 
+  static void tell(const Job& job, std::size_t begin, std::size_t end) {
+    const std::string whole = answer(job.request);
+    if (whole.size() <= begin) return;
+    const std::string text = whole.substr(begin, end - begin);
+    std::vector<SampledToken> tokens;
+    if (job.request.sampling.logprobs >= 0)
+      for (const char c : text) tokens.push_back(token(c));
+    job.on_text({text, tokens});
+  }
+
+  // Those that have said nothing yet.
+  Calls begin_all() {
+    Calls calls;
+    for (Job& job : waiting_)
+      if (job.on_text && !std::exchange(job.begun, true) && !job.cancelled)
+        calls.push_back([job] { tell(job, 0, kFirstPiece); });
+    return calls;
+  }
+
+  // Who may end now.
+  std::deque<Job>::iterator next() {
+    if (num_done_ < pause_at_ || ending_) return waiting_.begin();
+    return std::find_if(waiting_.begin(), waiting_.end(), [](const Job& j) { return j.cancelled; });
+  }
+  bool has_news() const {
+    return std::any_of(waiting_.begin(), waiting_.end(),
+                       [](const Job& job) { return job.on_text && !job.begun; });
+  }
+
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return ending_ || (!waiting_.empty() && may_run()); });
+      changed_.wait(lock, [&] { return ending_ || has_news() || next() != waiting_.end(); });
       if (waiting_.empty()) return;
-      std::vector<std::pair<std::function<void(TextResult)>, TextResult>> ended;
-      for (std::size_t i = 0; i < options_.per_sweep && !waiting_.empty() && may_run(); ++i) {
+      Calls calls = begin_all();
+      for (std::size_t i = 0; i < options_.per_sweep && next() != waiting_.end(); ++i) {
         if (num_done_ >= options_.fail_after)
           failure_ = "cannot read the weights: the disk is gone";
-        ended.emplace_back(std::move(waiting_.front().done), make(waiting_.front()));
-        waiting_.pop_front();
+        const auto job = next();
+        calls.push_back([this, job = *job, result = make(*job)] {
+          if (before_done) before_done();
+          if (job.on_text &&
+              (result.reason == FinishReason::kStop || result.reason == FinishReason::kLength))
+            tell(job, kFirstPiece, result.text.size());
+          job.done(result);
+        });
+        waiting_.erase(job);
         ++num_done_;
       }
       lock.unlock();
-      for (auto& [done, result] : ended) {
-        if (before_done) before_done();
-        done(std::move(result));
-      }
+      for (const auto& call : calls) call();
       lock.lock();
     }
   }
-  bool may_run() const { return num_done_ < pause_at_ || waiting_.front().cancelled || ending_; }
 
   Options options_;
   mutable std::mutex mutex_;  // guards all below
