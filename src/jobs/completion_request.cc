@@ -117,10 +117,27 @@ SamplingParams read_sampling(const BodyFields& fields, std::uint64_t seed) {
   return sampling;
 }
 
+void read_stream(const BodyFields& fields, Streaming streaming, CompletionRequest& request) {
+  request.stream = fields.boolean("stream").value_or(false);
+  if (streaming == Streaming::kRefused) {
+    if (request.stream)
+      throw RequestError("Streaming is not supported in the Batch API.", "stream",
+                         "streaming_unsupported");
+    return;
+  }
+  const json* options = fields.find("stream_options");
+  if (!options) return;
+  if (!options->is_object()) throw_type("stream_options", "an object", *options);
+  if (!request.stream)
+    throw RequestError("The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+                       "stream_options", "invalid_value");
+  const auto usage = options->find("include_usage");
+  if (usage == options->end() || usage->is_null()) return;
+  if (!usage->is_boolean()) throw_type("stream_options.include_usage", "a boolean", *usage);
+  request.include_usage = usage->get<bool>();
+}
+
 void refuse_unsupported(Endpoint endpoint, const BodyFields& fields) {
-  if (fields.boolean("stream").value_or(false))
-    throw RequestError("Streaming is not supported in the Batch API.", "stream",
-                       "streaming_unsupported");
   if (endpoint == Endpoint::kCompletions) {
     if (!fields.string("suffix").value_or("").empty())
       throw_unsupported("suffix", "text can't be inserted before a suffix.");
@@ -165,10 +182,12 @@ int read_logprobs(Endpoint endpoint, const BodyFields& fields) {
 
 }  // namespace
 
-CompletionRequest parse_completion(Endpoint endpoint, const json& body, std::uint64_t seed) {
+CompletionRequest parse_completion(Endpoint endpoint, const json& body, std::uint64_t seed,
+                                   Streaming streaming) {
   const BodyFields fields(body);
   CompletionRequest request{.endpoint = endpoint};
   request.model = fields.string("model").value_or("");
+  read_stream(fields, streaming, request);
   refuse_unsupported(endpoint, fields);
 
   TextRequest text;

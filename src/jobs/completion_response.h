@@ -20,6 +20,18 @@ nlohmann::ordered_json completion_body(const CompletionRequest& request,
                                        const Generator& generator, std::string_view id,
                                        std::int64_t created);
 
+/// One of the choices of a text_completion, whole.
+nlohmann::ordered_json text_choice(const CompletionRequest& request, std::size_t index,
+                                   const TextResult& result, const Generator& generator);
+
+/// {"prompt_tokens", "completion_tokens", "total_tokens"}: a prompt counts once, whatever its
+/// choices.
+nlohmann::ordered_json usage_json(const CompletionRequest& request,
+                                  std::span<const TextResult> results);
+
+/// "length" or "stop".
+const char* reason_name(FinishReason reason);
+
 /// {"error": {"message", "type", "param", "code"}}; empty param and code are null. The type follows
 /// from the status.
 nlohmann::ordered_json error_body(const std::string& message, const std::string& param,
