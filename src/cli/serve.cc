@@ -51,7 +51,7 @@ void serve(const Options& o) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  auto* command = app.add_subcommand("serve", "Serve OpenAI's Files and Batches over HTTP");
+  auto* command = app.add_subcommand("serve", "Serve OpenAI's Files, Batches and completions over HTTP");
   const auto o = std::make_shared<Options>();
   add_model_flags(*command, *o);
   command->add_option("--host", o->host, "address to listen on")->capture_default_str();

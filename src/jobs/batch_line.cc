@@ -9,29 +9,6 @@ namespace {
 
 using nlohmann::json;
 
-// Deeper than any honest body; keeps what walks the tree by recursion (dump, templates) off the
-// end of the stack.
-constexpr int kMaxDepth = 100;
-
-bool is_too_deep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxDepth) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 [[noreturn]] void refuse(std::string code, std::string message, std::string param = "") {
   throw LineProblem{std::move(code), std::move(message), std::move(param)};
 }
@@ -77,7 +54,8 @@ BatchLine LineChecker::check(const LineReader::Line& line) {
     if (line.too_long)
       refuse("line_too_long", concat("This line is longer than ", kMaxLineBytes, " bytes."));
     if (is_too_deep(line.text))
-      refuse("invalid_json_line", concat("This line nests deeper than ", kMaxDepth, " levels."));
+      refuse("invalid_json_line",
+             concat("This line nests deeper than ", kMaxJsonDepth, " levels."));
     json object = json::parse(line.text, nullptr, /*allow_exceptions=*/false);
     if (object.is_discarded() || line.text.starts_with("\xef\xbb\xbf"))  // json skips it
       refuse("invalid_json_line", "This line is not parseable as valid JSON.");

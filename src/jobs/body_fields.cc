@@ -30,6 +30,25 @@ template <typename Number>
 
 }  // namespace
 
+bool is_too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 std::string type_message(std::string_view param, std::string_view wanted, const json& got) {
   return concat("Invalid type for '", param, "': expected ", wanted, ", but got ", type_name(got),
                 " instead.");

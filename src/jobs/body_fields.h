@@ -8,6 +8,12 @@
 
 namespace barge {
 
+/// Deeper than any honest body; keeps what walks JSON's tree by recursion (dump, templates) off the
+/// end of the stack.
+inline constexpr int kMaxJsonDepth = 100;
+/// Whether `text` nests deeper, as far as it is JSON.
+bool is_too_deep(std::string_view text);
+
 /// "Invalid type for 'n': expected an integer, but got a string instead."
 std::string type_message(std::string_view param, std::string_view wanted,
                          const nlohmann::json& got);

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "core/log.h"
+#include "jobs/body_fields.h"
 #include "jobs/completion_response.h"
 #include "server/batches.h"
 #include "server/file_upload.h"
@@ -58,15 +59,32 @@ const std::string* find(const std::map<std::string, std::string>& query, const c
 }  // namespace
 
 ApiReply error_reply(const RequestError& error) {
-  return {.status = error.status, .body = error_body(error)};
+  ApiReply reply{.status = error.status, .body = error_body(error)};
+  if (error.status == 503) reply.headers.emplace_back("Retry-After", "5");
+  return reply;
+}
+
+nlohmann::json parse_json(std::string_view body) {
+  if (is_too_deep(body))
+    throw RequestError(
+        concat("The JSON body of your request nests deeper than ", kMaxJsonDepth, " levels."));
+  auto parsed = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded())
+    throw RequestError(
+        "We could not parse the JSON body of your request. (HINT: This likely means "
+        "you aren't using your HTTP library correctly. The API expects a JSON "
+        "payload, but what was sent was not valid JSON.)");
+  if (!parsed.is_object()) throw_type("body", "an object", parsed);
+  return parsed;
 }
 
 Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
-         BatchWorker& worker)
+         BatchWorker& worker, const ModelSlot& models)
     : options_(options),
       directory_(directory),
       store_(store),
       worker_(worker),
+      models_(models),
       started_at_(std::time(nullptr)) {
   const auto add = [&](std::string method, std::vector<std::string> pattern, auto handler) {
     routes_.push_back({std::move(method), std::move(pattern), std::move(handler)});
@@ -77,6 +95,10 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
     return ok({{"object", "list"}, {"data", Json::array({model_json()})}});
   });
   add("GET", {"v1", "models", "*"}, [this](const Call& call) { return model(call.captures[0]); });
+  // Of these only other methods come here.
+  const auto elsewhere = [](const Call&) -> ApiReply { throw Error("is a session's matter"); };
+  add("POST", {"v1", "completions"}, elsewhere);
+  add("POST", {"v1", "chat", "completions"}, elsewhere);
   add("GET", {"v1", "files"}, [this](const Call& call) { return list_files(call); });
   add("POST", {"v1", "files"}, [](const Call&) -> ApiReply {
     throw RequestError("Files are uploaded as 'multipart/form-data'.", "", "", 415);
@@ -91,14 +113,15 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
   add("GET", {"v1", "batches", "*"}, [this](const Call& call) { return batch(call.captures[0]); });
 }
 
-void Api::set_model(const ServedModel& model) {
-  const std::lock_guard lock(mutex_);
-  model_ = model;
+bool Api::is_upload(const ApiRequest& request) {
+  return request.method == "POST" && request.path() == "/v1/files";
 }
 
-bool Api::is_upload(std::string_view method, std::string_view target) {
-  return method == "POST" && target.substr(0, target.find('?')) == "/v1/files";
+std::optional<Endpoint> Api::completion_endpoint(const ApiRequest& request) {
+  return request.method == "POST" ? endpoint_of(request.path()) : std::nullopt;
 }
+
+bool Api::is_quick(const ApiRequest& request) { return request.path() == "/health"; }
 
 void Api::authorize(std::string_view authorization) const {
   if (options_.api_key.empty()) return;
@@ -148,16 +171,6 @@ ApiReply Api::dispatch(const ApiRequest& request) {
   return reply;
 }
 
-nlohmann::json Api::Call::json() const {
-  auto parsed = nlohmann::json::parse(request.body, nullptr, false);
-  if (parsed.is_discarded())
-    throw RequestError(
-        "We could not parse the JSON body of your request. (HINT: This likely means "
-        "you aren't using your HTTP library correctly. The API expects a JSON "
-        "payload, but what was sent was not valid JSON.)");
-  return parsed;
-}
-
 std::optional<std::int64_t> Api::Call::limit() const {
   const std::string* text = find(query, "limit");
   if (!text) return std::nullopt;
@@ -169,9 +182,9 @@ std::optional<std::int64_t> Api::Call::limit() const {
 }
 
 ApiReply Api::health() {
-  const std::lock_guard lock(mutex_);
-  if (!model_) return {.status = 503, .body = {{"status", "loading"}}};
-  if (const std::string failure = model_->generator->failure(); !failure.empty())
+  const auto model = models_.get();
+  if (!model) return {.status = 503, .body = {{"status", "loading"}}};
+  if (const std::string failure = model->generator->failure(); !failure.empty())
     return {.status = 503, .body = {{"status", "failed"}, {"message", failure}}};
   return ok({{"status", "ok"}});
 }
@@ -181,8 +194,8 @@ Json Api::model_json() {
                {"object", "model"},
                {"created", started_at_},
                {"owned_by", "barge"}};
-  const std::lock_guard lock(mutex_);
-  if (model_ && model_->max_model_len > 0) json["max_model_len"] = model_->max_model_len;
+  if (const auto model = models_.get(); model && model->max_model_len > 0)
+    json["max_model_len"] = model->max_model_len;
   return json;
 }
 
@@ -212,7 +225,7 @@ ApiReply Api::list_files(const Call& call) {
 }
 
 ApiReply Api::create_batch(const Call& call) {
-  const JobRecord job = parse_batch(call.json());
+  const JobRecord job = parse_batch(parse_json(call.request.body));
   store_.add_job(job);
   worker_.enqueue(job.id);
   return ok(batch_json(job));

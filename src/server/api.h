@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,9 +11,11 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "jobs/batch_line.h"
 #include "jobs/job_store.h"
 #include "server/batch_worker.h"
 #include "server/data_directory.h"
+#include "server/model_slot.h"
 #include "server/server.h"
 
 namespace barge {
@@ -24,33 +25,42 @@ struct ApiRequest {
   std::string target;  // as it came: path and query
   std::string authorization;
   std::string body;
+
+  std::string_view path() const { return std::string_view(target).substr(0, target.find('?')); }
 };
 
 struct ApiReply {
   int status = 200;
   nlohmann::ordered_json body;
-  std::optional<std::filesystem::path> file;  // instead of body: its bytes
+  std::optional<std::string> text;            // instead of body: as it is
+  std::optional<std::filesystem::path> file;  // instead of either: its bytes
+  std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
 /// The reply that an error becomes.
 ApiReply error_reply(const RequestError& error);
 
+/// The body of a request: an object. Throws RequestError.
+nlohmann::json parse_json(std::string_view body);
+
 /// What the server says, without a word about HTTP's framing. Thread-safe; calls wait for the disk
-/// as the store does.
+/// as the store does. What comes in pieces, uploads and completions, is the session's matter.
 class Api {
  public:
   /// References must outlive this.
   Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
-      BatchWorker& worker);
-
-  void set_model(const ServedModel& model);
+      BatchWorker& worker, const ModelSlot& models);
 
   /// Never throws for what is in the request.
   ApiReply handle(const ApiRequest& request);
 
   /// POST /v1/files, whose body isn't kept in memory (FileUpload).
-  static bool is_upload(std::string_view method, std::string_view target);
+  static bool is_upload(const ApiRequest& request);
+  /// POST /v1/completions and /v1/chat/completions, which take long (OnlineCompletion).
+  static std::optional<Endpoint> completion_endpoint(const ApiRequest& request);
+  /// Whether `handle` returns at once.
+  static bool is_quick(const ApiRequest& request);
   /// Throws RequestError (401) unless the key is right or none is asked for.
   void authorize(std::string_view authorization) const;
 
@@ -59,7 +69,6 @@ class Api {
     const ApiRequest& request;
     std::vector<std::string> captures;  // of the route's "*"
     std::map<std::string, std::string> query;
-    nlohmann::json json() const;  // the body; throws RequestError
     std::optional<std::int64_t> limit() const;
   };
   struct Route {
@@ -83,10 +92,9 @@ class Api {
   const DataDirectory& directory_;
   JobStore& store_;
   BatchWorker& worker_;
+  const ModelSlot& models_;
   const std::int64_t started_at_;
   std::vector<Route> routes_;
-  std::mutex mutex_;  // guards model_
-  std::optional<ServedModel> model_;
 };
 
 }  // namespace barge

@@ -47,7 +47,6 @@ Json maybe(const std::optional<std::int64_t>& value) { return value ? Json(*valu
 }  // namespace
 
 JobRecord parse_batch(const json& body) {
-  if (!body.is_object()) throw_type("body", "an object", body);
   const BodyFields fields(body);
   JobRecord job;
   job.input_file_id = required(fields, "input_file_id");

@@ -8,7 +8,8 @@
 
 namespace barge {
 
-/// A new job, status validating, from the body of POST /v1/batches. Throws RequestError.
+/// A new job, status validating, from the body, an object, of POST /v1/batches. Throws
+/// RequestError.
 JobRecord parse_batch(const nlohmann::json& body);
 
 /// The Batch object of OpenAI's API.

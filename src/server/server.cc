@@ -58,7 +58,7 @@ class Server::Impl {
         directory_(options_.data_dir),
         store_(directory_.store()),
         worker_(options_, directory_, store_),
-        api_(options_, directory_, store_, worker_),
+        api_(options_, directory_, store_, worker_, models_),
         acceptor_(listen(io_, options_.host, options_.port)),
         port_(acceptor_.local_endpoint().port()) {
     directory_.clear_uploads();
@@ -70,7 +70,7 @@ class Server::Impl {
   std::uint16_t port() const { return port_; }
 
   void serve(ServedModel model) {
-    api_.set_model(model);
+    models_.fill(model);
     worker_.serve(std::move(model));
   }
 
@@ -95,7 +95,8 @@ class Server::Impl {
     worker_.stop();
     io_.stop();
     thread_.join();
-    disk_pool_.join();
+    pool_.join();
+    models_.clear();
   }
 
  private:
@@ -106,7 +107,7 @@ class Server::Impl {
   }
 
   asio::awaitable<void> accept() {
-    const SessionContext context{options_, directory_, store_, api_, disk_pool_};
+    const SessionContext context{options_, directory_, store_, api_, models_, pool_};
     for (;;) {
       boost::system::error_code error;
       tcp::socket socket =
@@ -118,6 +119,7 @@ class Server::Impl {
         co_await pause.async_wait(asio::use_awaitable);
         continue;
       }
+      socket.set_option(tcp::no_delay(true), error);  // pieces of a stream are small
       asio::co_spawn(io_, serve_connection(std::move(socket), context), asio::detached);
     }
   }
@@ -126,9 +128,10 @@ class Server::Impl {
   const DataDirectory directory_;
   JobStore store_;
   BatchWorker worker_;
+  ModelSlot models_;
   Api api_;
-  asio::thread_pool disk_pool_{1};
-  asio::io_context io_{1};  // destroyed before all that its sessions use
+  asio::thread_pool pool_{4};  // so that a slow disk and a few long prompts leave one free
+  asio::io_context io_{1};     // destroyed before all that its sessions use
   tcp::acceptor acceptor_;
   const std::uint16_t port_;
   std::thread thread_;

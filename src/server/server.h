@@ -32,10 +32,11 @@ struct ServedModel {
   std::function<std::int64_t()> live_tokens;  // see JobRunOptions; may be empty
 };
 
-/// OpenAI's Files and Batches over HTTP. Batches run one after another, in the order in which they
-/// were created; each fills the engine by itself. What was acknowledged, uploads, batches and
-/// finished lines, survives the death of the process: a server on the same data_dir goes on.
-/// Threads: one for HTTP, one for batches, one for slow disk work; all calls are thread-safe.
+/// OpenAI's Files, Batches and completions over HTTP. Batches run one after another, in the order
+/// in which they were created; each fills the engine by itself. What was acknowledged, uploads,
+/// batches and finished lines, survives the death of the process: a server on the same data_dir
+/// goes on. Threads: one for HTTP, which never waits for anything else, one for batches, a few for
+/// the disk and for long texts; all calls are thread-safe.
 class Server {
  public:
   /// Listens at once; /health says 503 until `serve`. Throws IoError: the address is in use,
@@ -46,7 +47,7 @@ class Server {
 
   std::uint16_t port() const;
 
-  /// From now on batches run and /health says 200. To be called once.
+  /// From now on completions are answered, batches run and /health says 200. To be called once.
   void serve(ServedModel model);
 
   /// Returns when SIGINT or SIGTERM came or `stop` was called.

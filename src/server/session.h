@@ -5,6 +5,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "server/api.h"
+#include "server/model_slot.h"
 
 namespace barge {
 
@@ -14,7 +15,8 @@ struct SessionContext {
   const DataDirectory& directory;
   JobStore& store;
   Api& api;
-  boost::asio::thread_pool& disk_pool;  // for work that would hold up the others
+  const ModelSlot& models;
+  boost::asio::thread_pool& pool;  // for work that would hold up the others
 };
 
 /// Serves one connection, request by request, until the client or an error ends it. Never throws.

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace barge::test {
 
@@ -54,6 +55,19 @@ class HttpClient {
 
   /// The next answer, also "100 Continue". Status 0: the connection ended before it.
   HttpReply receive(bool has_body = true) {
+    HttpReply reply = receive_header();
+    if (!has_body) return reply;
+    if (reply.headers.contains("transfer-encoding")) {
+      for (std::string chunk = receive_chunk(); !chunk.empty(); chunk = receive_chunk())
+        reply.body += chunk;
+      return reply;
+    }
+    if (reply.headers.contains("content-length"))
+      reply.body = take(std::stoul(reply.headers["content-length"]));
+    return reply;
+  }
+
+  HttpReply receive_header() {
     HttpReply reply;
     std::size_t end = 0;
     while ((end = buffer_.find("\r\n\r\n")) == std::string::npos)
@@ -67,14 +81,26 @@ class HttpClient {
       at = line + 2;
     }
     buffer_.erase(0, end + 4);
-    const std::size_t bytes = has_body && reply.headers.contains("content-length")
-                                  ? std::stoul(reply.headers["content-length"])
-                                  : 0;
-    while (buffer_.size() < bytes)
-      if (!fill()) throw std::runtime_error("the answer's body was cut off");
-    reply.body = buffer_.substr(0, bytes);
-    buffer_.erase(0, bytes);
     return reply;
+  }
+
+  /// Of a body in chunks; the last one is empty.
+  std::string receive_chunk() {
+    std::size_t end = 0;
+    while ((end = buffer_.find("\r\n")) == std::string::npos)
+      if (!fill()) throw std::runtime_error("the answer's body was cut off");
+    const std::size_t bytes = std::stoul(buffer_.substr(0, end), nullptr, 16);
+    buffer_.erase(0, end + 2);
+    std::string chunk = take(bytes);
+    take(2);
+    return chunk;
+  }
+
+  /// All until the server closes.
+  std::string receive_rest() {
+    while (fill()) {
+    }
+    return std::exchange(buffer_, {});
   }
 
   /// True if the server has nothing more to say and closed.
@@ -90,6 +116,13 @@ class HttpClient {
   }
 
  private:
+  std::string take(std::size_t bytes) {
+    while (buffer_.size() < bytes)
+      if (!fill()) throw std::runtime_error("the answer's body was cut off");
+    std::string taken = buffer_.substr(0, bytes);
+    buffer_.erase(0, bytes);
+    return taken;
+  }
   bool fill() {
     char chunk[65536];
     const ssize_t got = recv(fd_, chunk, sizeof(chunk), 0);
