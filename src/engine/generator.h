@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -41,6 +42,13 @@ struct TextResult {
   std::uint64_t logits_hash = 0;              // over all positions, if the engine hashes
 };
 
+/// What clients that tokenise by themselves ask for. Texts are empty where there is none.
+struct TokenizerInfo {
+  std::string bos_token, eos_token, pad_token;
+  std::string chat_template;  // Jinja
+  std::size_t vocab_size = 0;
+};
+
 /// What jobs and the server need of a TextEngine. Tests put a fake in its place. Thread-safe.
 class Generator {
  public:
@@ -60,8 +68,12 @@ class Generator {
   /// request ends because of it.
   virtual std::string failure() const = 0;
 
-  /// The ids that `submit` would make of a prompt's text.
-  virtual std::vector<TokenId> encode(std::string_view text) const = 0;
+  /// The ids of a text: by default those that `submit` would make of a prompt's.
+  virtual std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const = 0;
+  /// The text that `submit` makes of a conversation and encodes without adding special tokens, with
+  /// or without the beginning of an answer. Throws RequestError.
+  virtual std::string render(const nlohmann::json& messages, bool begins_answer) const = 0;
+  virtual TokenizerInfo tokenizer_info() const = 0;
   /// Valid UTF-8.
   virtual std::string decode(std::span<const TokenId> ids) const = 0;
   /// The bytes of one token, perhaps a part of a character; empty for an unknown id.

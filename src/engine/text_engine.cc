@@ -7,30 +7,34 @@
 #include "engine/text_stream.h"
 
 namespace barge {
-namespace {
-
-std::vector<TokenId> prompt_of(const TextRequest& request, const Tokenizer& tokenizer,
-                               const ChatTemplate* chat) {
-  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) return *ids;
-  if (const auto* text = std::get_if<std::string>(&request.prompt)) return tokenizer.encode(*text);
-  if (chat == nullptr)
-    throw RequestError(
-        "this model has no chat template: send a plain prompt, or start barge with "
-        "--chat-template FILE",
-        "messages");
-  const ChatTemplate::Options options{.bos_token = tokenizer.bos_text(),
-                                      .eos_token = tokenizer.eos_text()};
-  return tokenizer.encode(chat->render(std::get<nlohmann::json>(request.prompt), options),
-                          {.add_special = false, .parse_special = true});
-}
-
-}  // namespace
 
 TextEngine::TextEngine(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate* chat)
     : engine_(engine), tokenizer_(tokenizer), chat_(chat) {}
 
 std::vector<TokenId> TextEngine::ids(const Request& request) const {
-  return prompt_of(request, tokenizer_, chat_);
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) return *ids;
+  if (const auto* text = std::get_if<std::string>(&request.prompt)) return encode(*text);
+  return encode(render(std::get<nlohmann::json>(request.prompt), /*begins_answer=*/true),
+                {.add_special = false, .parse_special = true});
+}
+
+std::string TextEngine::render(const nlohmann::json& messages, bool begins_answer) const {
+  if (chat_ == nullptr)
+    throw RequestError(
+        "this model has no chat template: send a plain prompt, or start barge with "
+        "--chat-template FILE",
+        "messages");
+  return chat_->render(messages, {.add_generation_prompt = begins_answer,
+                                  .bos_token = tokenizer_.bos_text(),
+                                  .eos_token = tokenizer_.eos_text()});
+}
+
+TokenizerInfo TextEngine::tokenizer_info() const {
+  return {.bos_token = std::string(tokenizer_.bos_text()),
+          .eos_token = std::string(tokenizer_.eos_text()),
+          .pad_token = piece(tokenizer_.pad()),
+          .chat_template = chat_ ? chat_->source() : "",
+          .vocab_size = tokenizer_.vocab_size()};
 }
 
 Engine::RequestId TextEngine::submit(const Request& request,

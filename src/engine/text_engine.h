@@ -31,9 +31,11 @@ class TextEngine final : public Generator {
   void cancel(Engine::RequestId id) override { engine_.cancel(id); }
   std::string failure() const override { return engine_.failure(); }
 
-  std::vector<TokenId> encode(std::string_view text) const override {
-    return tokenizer_.encode(text);
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const override {
+    return tokenizer_.encode(text, options);
   }
+  std::string render(const nlohmann::json& messages, bool begins_answer) const override;
+  TokenizerInfo tokenizer_info() const override;
   std::string decode(std::span<const TokenId> ids) const override { return tokenizer_.decode(ids); }
   /// The ids that `submit` makes of a prompt. Throws RequestError.
   std::vector<TokenId> ids(const Request& request) const;

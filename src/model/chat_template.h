@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "model/jinja/template.h"
 
@@ -14,7 +15,9 @@ namespace barge {
 class ChatTemplate {
  public:
   /// Throws FormatError, with the line, where `source` is not Jinja as barge knows it.
-  explicit ChatTemplate(std::string source) : template_(std::move(source)) {}
+  explicit ChatTemplate(std::string source) : source_(std::move(source)), template_(source_) {}
+
+  [[nodiscard]] const std::string& source() const { return source_; }
 
   struct Options {
     bool add_generation_prompt = true;  // end with the beginning of the assistant's answer
@@ -38,6 +41,7 @@ class ChatTemplate {
  private:
   [[nodiscard]] std::string render_in(jinja::Context& context, const Options& options) const;
 
+  std::string source_;
   jinja::Template template_;
 };
 

@@ -14,11 +14,6 @@
 
 namespace barge {
 
-struct EncodeOptions {
-  bool add_special = true;    // put the model's own first and last token around the text
-  bool parse_special = true;  // read special tokens that are spelled out in the text
-};
-
 /// Text to token ids and back: byte-level BPE, with the same ids as Hugging Face's `tokenizers`.
 /// Immutable after construction and thread-safe.
 class Tokenizer {

@@ -8,6 +8,11 @@ namespace barge {
 
 using TokenId = std::int32_t;
 
+struct EncodeOptions {
+  bool add_special = true;    // put the model's own first and last token around the text
+  bool parse_special = true;  // read special tokens that are spelled out in the text
+};
+
 /// What a checkpoint says of its tokenizer, wherever it was written (tokenizer.json, GGUF
 /// metadata). Written into the pack, so that a pack is a whole model.
 struct TokenizerSpec {

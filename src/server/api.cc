@@ -10,6 +10,7 @@
 #include "server/batches.h"
 #include "server/file_upload.h"
 #include "server/target.h"
+#include "server/tokenizer_api.h"
 
 namespace barge {
 namespace {
@@ -78,6 +79,13 @@ nlohmann::json parse_json(std::string_view body) {
   return parsed;
 }
 
+std::string checked_model(const std::string& asked, const ServerOptions& options) {
+  if (!asked.empty() && asked != options.served_model_name)
+    throw RequestError(concat("The model '", asked, "' does not exist"), "model", "model_not_found",
+                       404);
+  return options.served_model_name;
+}
+
 Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
          BatchWorker& worker, const ModelSlot& models)
     : options_(options),
@@ -95,6 +103,17 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
     return ok({{"object", "list"}, {"data", Json::array({model_json()})}});
   });
   add("GET", {"v1", "models", "*"}, [this](const Call& call) { return model(call.captures[0]); });
+  const auto add_text = [&](std::string method, std::string name, auto answer) {
+    add(std::move(method), {std::move(name)}, [this, answer](const Call& call) {
+      const nlohmann::json body =
+          call.request.method == "GET" ? nlohmann::json::object() : parse_json(call.request.body);
+      checked_model(BodyFields(body).string("model").value_or(""), options_);
+      return ok(answer(body, *models_.require()));
+    });
+  };
+  add_text("POST", "tokenize", tokenize);
+  add_text("POST", "detokenize", detokenize);
+  add_text("GET", "tokenizer_info", tokenizer_info);
   // Of these only other methods come here.
   const auto elsewhere = [](const Call&) -> ApiReply { throw Error("is a session's matter"); };
   add("POST", {"v1", "completions"}, elsewhere);
@@ -200,9 +219,7 @@ Json Api::model_json() {
 }
 
 ApiReply Api::model(const std::string& id) {
-  if (id != options_.served_model_name)
-    throw RequestError(concat("The model '", id, "' does not exist"), "model", "model_not_found",
-                       404);
+  checked_model(id, options_);
   return ok(model_json());
 }
 

@@ -44,6 +44,10 @@ ApiReply error_reply(const RequestError& error);
 /// The body of a request: an object. Throws RequestError.
 nlohmann::json parse_json(std::string_view body);
 
+/// The model that a body asks for; the server's own if it names none, as in vLLM. Throws
+/// RequestError (404) for another.
+std::string checked_model(const std::string& asked, const ServerOptions& options);
+
 /// What the server says, without a word about HTTP's framing. Thread-safe; calls wait for the disk
 /// as the store does. What comes in pieces, uploads and completions, is the session's matter.
 class Api {

@@ -46,10 +46,7 @@ void OnlineCompletion::start(Endpoint endpoint, std::string_view body,
   model_ = models_.require();
   request_ = parse_completion(endpoint, parse_json(body), derived_seed(options_.seed, request_id),
                               Streaming::kAllowed);
-  if (request_.model.empty()) request_.model = options_.served_model_name;  // as vLLM
-  if (request_.model != options_.served_model_name)
-    throw RequestError(concat("The model '", request_.model, "' does not exist."), "model",
-                       "model_not_found", 404);
+  request_.model = checked_model(request_.model, options_);
   Generator& generator = *model_->generator;
   if (const std::string failure = generator.failure(); !failure.empty())
     throw RequestError(failure, "", "", 500);

@@ -140,6 +140,16 @@ TEST_F(TextEngineTest, LeavesTheEndTokenOutOfTheTextAndCountsIt) {
             tokenizer.decode(std::span(ids).first(ids.size() - 1), /*skip_special=*/true));
 }
 
+TEST_F(TextEngineTest, SaysWhatItMakesOfAConversation) {
+  const nlohmann::json messages = {{{"role", "user"}, {"content", "hi"}}};
+  EXPECT_EQ(text_.render(messages, /*begins_answer=*/true), "<user>hi");
+  EXPECT_EQ(text_.ids({.prompt = messages}), text_.encode("<user>hi", {.add_special = false}));
+  const TokenizerInfo info = text_.tokenizer_info();
+  EXPECT_THAT(info.chat_template, HasSubstr("m.role"));
+  EXPECT_EQ(info.eos_token, tokenizer_.eos_text());
+  EXPECT_EQ(info.vocab_size, tokenizer_.vocab_size());
+}
+
 TEST_F(TextEngineTest, FillsTheContextWhereNoLengthIsAskedFor) {
   TextRequest r = request("Once upon", 0);
   r.max_tokens.reset();

@@ -62,8 +62,9 @@ class FakeGenerator final : public Generator {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
-  std::vector<TokenId> encode(std::string_view text) const override {
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const override {
     std::vector<TokenId> ids;
+    if (adds_bos && options.add_special) ids.push_back('^');
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
@@ -73,6 +74,12 @@ class FakeGenerator final : public Generator {
     return text;
   }
   std::string piece(TokenId id) const override { return std::string(1, static_cast<char>(id)); }
+  std::string render(const nlohmann::json& messages, bool begins_answer) const override {
+    return messages.dump() + (begins_answer ? ">" : "");
+  }
+  TokenizerInfo tokenizer_info() const override {
+    return {.eos_token = "$", .chat_template = "{{ messages }}", .vocab_size = 256};
+  }
 
   /// After `count` more requests it keeps silent, but for those that are cancelled.
   void pause_after(std::size_t count) {
@@ -101,6 +108,7 @@ class FakeGenerator final : public Generator {
 
   std::function<void(const std::string& prompt)> on_submit;  // set before the first request
   std::function<void()> before_done;                         // likewise; on the fake's thread
+  bool adds_bos = false;                                     // likewise: to texts that are encoded
 
  private:
   struct Job {
