@@ -32,6 +32,11 @@ std::optional<AnswerRecord> AnswerIdentity::recognize(std::string_view text) con
     AnswerRecord record{.line = from_hex(id.substr(id.size() - kLineDigits))};
     if (id != line_id(record.line)) return std::nullopt;
     const json& response = answer.at("response");
+    if (response.is_null()) {
+      answer.at("error").at("code").get<std::string>();
+      record.status = AnswerRecord::kNotRun;
+      return record;
+    }
     record.status = response.at("status_code");
     if (record.status != 200) return record;
     const json& body = response.at("body");

@@ -99,6 +99,16 @@ std::string answer_line(std::string_view id, const std::optional<std::string>& c
   return to_text(line) + '\n';
 }
 
+std::string not_run_line(std::string_view id, const std::optional<std::string>& custom_id,
+                         std::string_view code, std::string_view message) {
+  Json line = {{"id", id},
+               {"custom_id", nullptr},
+               {"response", nullptr},
+               {"error", {{"code", code}, {"message", message}}}};
+  if (custom_id) line["custom_id"] = *custom_id;
+  return to_text(line) + '\n';
+}
+
 std::string to_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

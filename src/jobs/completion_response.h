@@ -43,6 +43,10 @@ std::string answer_line(std::string_view id, const std::optional<std::string>& c
                         int status, std::string_view request_id,
                         const nlohmann::ordered_json& body);
 
+/// The same for a line that wasn't run: "response" is null, "error" has `code` and `message`.
+std::string not_run_line(std::string_view id, const std::optional<std::string>& custom_id,
+                         std::string_view code, std::string_view message);
+
 /// JSON on one line; bytes that aren't UTF-8 become U+FFFD.
 std::string to_text(const nlohmann::ordered_json& value);
 

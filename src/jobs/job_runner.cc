@@ -1,5 +1,6 @@
 #include "jobs/job_runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -9,8 +10,8 @@
 #include <mutex>
 #include <utility>
 
-#include "jobs/answer_file.h"
 #include "jobs/answer_identity.h"
+#include "jobs/answer_log.h"
 #include "jobs/completion_request.h"
 #include "jobs/completion_response.h"
 
@@ -64,29 +65,29 @@ struct Pending {
   bool cancelled = false;
 };
 
+std::int64_t number_of(const BatchLine& line) { return static_cast<std::int64_t>(line.number); }
+
+JobRecord known_job(JobStore& store, const std::string& job_id) {
+  auto job = store.job(job_id);
+  if (!job) throw Error(concat("cannot run job ", job_id, ": the store doesn't know it"));
+  return *job;
+}
+
 class Runner {
  public:
   Runner(Generator& generator, JobStore& store, const JobRecord& job, const JobRunOptions& options,
          const std::function<void(const JobProgress&)>& progress, const std::atomic<bool>& stop)
       : generator_(generator),
-        store_(store),
         options_(options),
         report_(progress),
         stop_(stop),
-        job_id_(job.id),
-        identity_(job),
         reader_(options.input),
         checker_(options.rules),
-        answered_(store.answered_lines(job.id)),
-        output_(options.output, job.output_bytes, adopter()) {
-    if (options.errors != options.output)
-      errors_.emplace(options.errors, job.error_bytes, adopter());
+        log_(store, job, options.output, options.errors) {
     progress_.total = job.total;
-    progress_.completed = job.completed;
-    progress_.failed = job.failed;
-    if (!records_.empty()) write_records();  // what was adopted
+    progress_.completed = log_.before().completed;
+    progress_.failed = log_.before().failed;
     progress_.resumed = progress_.completed + progress_.failed;
-    progress_.prompt_tokens = progress_.generated_tokens = 0;
     if (options.live_tokens) live_before_ = options.live_tokens();
   }
   // Leaves nothing running, also when an exception passes.
@@ -100,8 +101,8 @@ class Runner {
         more = false;
         cancel_all();
       }
-      while (more && wants_more() && records_.size() < kMaxUnrecorded && !stop_) more = feed();
-      if (in_flight_ > 0 && (records_.empty() || !wants_more() || !more))
+      while (more && wants_more() && log_.unrecorded() < kMaxUnrecorded && !stop_) more = feed();
+      if (in_flight_ > 0 && (log_.unrecorded() == 0 || !wants_more() || !more))
         for (Arrival& arrival : inbox_->take()) accept(std::move(arrival));
       record();
       tell(/*now=*/false);
@@ -112,16 +113,19 @@ class Runner {
   }
 
  private:
-  bool wants_more() const { return options_.lookahead.wants_more(in_flight_, pending_bytes_); }
+  bool wants_more() const {
+    const int jobs = options_.sharers ? std::max(1, options_.sharers->load()) : 1;
+    return options_.lookahead.shared_by(jobs).wants_more(in_flight_, pending_bytes_);
+  }
 
   // Takes the next unanswered line of the input; false at its end.
   bool feed() {
     LineReader::Line text;
     if (!reader_.next(text)) return false;
     BatchLine line = checker_.check(text);
-    if (line.number < answered_.size() && answered_[line.number]) return true;
+    if (log_.answered(line.number)) return true;
     if (line.problem) {
-      finish(line.number, line.custom_id, line.problem->as_error());
+      log_.add_error(number_of(line), line.custom_id, line.problem->as_error());
       return true;
     }
     try {
@@ -129,7 +133,7 @@ class Runner {
     } catch (const RequestError& error) {
       abandon(line.number);
       check_generator();
-      finish(line.number, line.custom_id, error);
+      log_.add_error(number_of(line), line.custom_id, error);
     }
     return true;
   }
@@ -192,7 +196,7 @@ class Runner {
     for (std::size_t i = 0; i < pending.results.size(); ++i) {
       const TextResult& result = pending.results[i];
       if (result.reason == FinishReason::kError) {
-        finish(number, pending.custom_id, RequestError(result.error, "", "", 500));
+        log_.add_error(record.line, pending.custom_id, RequestError(result.error, "", "", 500));
         return;
       }
       if (i % request.choices_per_prompt == 0) record.prompt_tokens += result.prompt_tokens;
@@ -200,56 +204,21 @@ class Runner {
       if (result.logits_hash != 0)
         record.logits_hash ^= mix64(result.logits_hash + hash128(pending.custom_id).low + i);
     }
-    const std::string name = identity_.name(record.line);
     const char* prefix = request.endpoint == Endpoint::kChatCompletions ? "chatcmpl-" : "cmpl-";
-    auto body =
-        completion_body(request, pending.results, generator_, prefix + name, std::time(nullptr));
+    auto body = completion_body(request, pending.results, generator_,
+                                prefix + log_.name(record.line), std::time(nullptr));
     if (record.logits_hash != 0) body["logits_hash"] = hash_text(record.logits_hash);
-    output_.append(
-        answer_line(identity_.line_id(record.line), pending.custom_id, 200, "req_" + name, body));
-    records_.push_back(record);
+    log_.add(record, pending.custom_id, body);
   }
 
-  void finish(std::size_t number, const std::optional<std::string>& custom_id,
-              const RequestError& error) {
-    const AnswerRecord record{.line = static_cast<std::int64_t>(number), .status = error.status};
-    (errors_ ? *errors_ : output_)
-        .append(answer_line(identity_.line_id(record.line), custom_id, error.status,
-                            "req_" + identity_.name(record.line), error_body(error)));
-    records_.push_back(record);
-  }
-
-  // For whole lines behind those that are recorded.
-  std::function<bool(std::string_view)> adopter() {
-    return [this](std::string_view text) {
-      const auto record = identity_.recognize(text);
-      if (!record) return false;
-      const auto line = static_cast<std::size_t>(record->line);
-      if (line >= answered_.size()) answered_.resize(line + 1);
-      if (answered_[line]) return false;
-      answered_[line] = true;
-      records_.push_back(*record);
-      return true;
-    };
-  }
-
-  // Files first: what the store says is answered is on the disk.
   void record() {
-    if (records_.empty()) return;
-    write_records();
+    if (log_.unrecorded() == 0) return;
+    const AnswerLog::Counts counts = log_.record();
+    progress_.completed += counts.completed;
+    progress_.failed += counts.failed;
+    progress_.prompt_tokens += counts.prompt_tokens;
+    progress_.generated_tokens += counts.generated_tokens;
     tell(/*now=*/true);
-  }
-
-  void write_records() {
-    output_.sync();
-    if (errors_) errors_->sync();
-    store_.record_answers(job_id_, records_, output_.bytes(), errors_ ? errors_->bytes() : 0);
-    for (const AnswerRecord& record : records_) {
-      ++(record.status == 200 ? progress_.completed : progress_.failed);
-      progress_.prompt_tokens += record.prompt_tokens;
-      progress_.generated_tokens += record.generated_tokens;
-    }
-    records_.clear();
   }
 
   void tell(bool now) {
@@ -272,19 +241,13 @@ class Runner {
   }
 
   Generator& generator_;
-  JobStore& store_;
   const JobRunOptions& options_;
   const std::function<void(const JobProgress&)>& report_;
   const std::atomic<bool>& stop_;
-  const std::string job_id_;
-  const AnswerIdentity identity_;
 
   LineReader reader_;
   LineChecker checker_;
-  std::vector<bool> answered_;         // before this run, by line number
-  std::vector<AnswerRecord> records_;  // in the files, not recorded yet
-  AnswerFile output_;
-  std::optional<AnswerFile> errors_;
+  AnswerLog log_;
 
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::map<std::size_t, Pending> pending_;  // by line number
@@ -303,9 +266,22 @@ JobOutcome run_lines(Generator& generator, JobStore& store, const std::string& j
                      const JobRunOptions& options,
                      const std::function<void(const JobProgress&)>& progress,
                      const std::atomic<bool>& stop) {
-  const auto job = store.job(job_id);
-  if (!job) throw Error(concat("cannot run job ", job_id, ": the store doesn't know it"));
-  return Runner(generator, store, *job, options, progress, stop).run();
+  return Runner(generator, store, known_job(store, job_id), options, progress, stop).run();
+}
+
+void refuse_lines(JobStore& store, const std::string& job_id, const JobRunOptions& options,
+                  std::string_view code, std::string_view message) {
+  AnswerLog log(store, known_job(store, job_id), options.output, options.errors);
+  LineReader reader(options.input);
+  LineChecker checker(options.rules);
+  LineReader::Line text;
+  while (reader.next(text)) {
+    const BatchLine line = checker.check(text);
+    if (log.answered(line.number)) continue;
+    log.add_not_run(number_of(line), line.custom_id, code, message);
+    if (log.unrecorded() == kMaxUnrecorded) log.record();
+  }
+  if (log.unrecorded() > 0) log.record();
 }
 
 }  // namespace barge

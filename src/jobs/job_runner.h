@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "engine/generator.h"
 #include "jobs/batch_line.h"
@@ -32,6 +33,7 @@ struct JobRunOptions {
   LineRules rules;
   std::uint64_t seed = 0;  // for requests that bring none, see derived_seed
   Lookahead lookahead;
+  const std::atomic<int>* sharers = nullptr;  // jobs that share the lookahead now; null: this one
   /// Counts tokens generated so far, also of unfinished lines; may be empty. For a rate that moves
   /// between two finished lines.
   std::function<std::int64_t()> live_tokens;
@@ -52,5 +54,11 @@ JobOutcome run_lines(Generator& generator, JobStore& store, const std::string& j
                      const JobRunOptions& options,
                      const std::function<void(const JobProgress&)>& progress,
                      const std::atomic<bool>& stop);
+
+/// Gives every line that has no answer yet an error line with `code` and `message`, without running
+/// it: afterwards each has its line in one of the files. May be called again after a crash. Throws
+/// IoError.
+void refuse_lines(JobStore& store, const std::string& job_id, const JobRunOptions& options,
+                  std::string_view code, std::string_view message);
 
 }  // namespace barge

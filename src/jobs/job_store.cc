@@ -10,11 +10,10 @@
 namespace barge {
 namespace {
 
-constexpr int kVersion = 1;
 constexpr std::array kStatusNames = {"validating", "in_progress", "finalizing", "completed",
                                      "failed",     "cancelling",  "cancelled",  "expired"};
 
-constexpr const char* kSchema = R"sql(
+constexpr const char* kFirstSchema = R"sql(
 CREATE TABLE files (
   id TEXT PRIMARY KEY, filename TEXT NOT NULL, purpose TEXT NOT NULL,
   bytes INTEGER NOT NULL, created_at INTEGER NOT NULL);
@@ -34,11 +33,20 @@ CREATE TABLE answers (
   PRIMARY KEY (job, line)) WITHOUT ROWID;
 )sql";
 
+constexpr const char* kCancelling = R"sql(
+ALTER TABLE jobs ADD COLUMN cancelling_at INTEGER;
+ALTER TABLE jobs ADD COLUMN cancelled_at INTEGER;
+)sql";
+
+// Entry i makes version i + 1 of version i. What is here stays: stores of all ages are about.
+constexpr std::array kSteps = {kFirstSchema, kCancelling};
+constexpr std::int64_t kVersion = kSteps.size();
+
 constexpr const char* kJobColumns =
     "SELECT id, endpoint, input_file_id, completion_window, metadata, status, model, "
     "output_file_id, error_file_id, errors, identity, created_at, in_progress_at, finalizing_at, "
     "completed_at, failed_at, total, completed, failed, prompt_tokens, generated_tokens, "
-    "output_bytes, error_bytes, logits_hash FROM jobs ";
+    "output_bytes, error_bytes, logits_hash, cancelling_at, cancelled_at FROM jobs ";
 
 JobStatus status_of(const std::string& name) {
   for (std::size_t i = 0; i < kStatusNames.size(); ++i)
@@ -69,6 +77,8 @@ JobRecord read_job(Statement& row) {
                               &job.generated_tokens, &job.output_bytes, &job.error_bytes})
     *field = row.integer(column++);
   job.logits_hash = static_cast<std::uint64_t>(row.integer(column++));
+  job.cancelling_at = row.maybe_integer(column++);
+  job.cancelled_at = row.maybe_integer(column++);
   return job;
 }
 
@@ -111,12 +121,12 @@ class JobStore::Impl {
     const auto found = version.integer(0);
     version.bind();
     if (found == kVersion) return;
-    if (found != 0)
+    if (found > kVersion)
       throw FormatError(concat("the job store ", path.string(), " has format version ", found,
-                               ", this barge reads ", kVersion,
+                               ", this barge reads up to ", kVersion,
                                "; use the barge that wrote it or another directory"));
     Sqlite::Transaction transaction(db);
-    db.execute(kSchema);
+    for (std::int64_t i = found; i < kVersion; ++i) db.execute(kSteps[i]);
     db.execute(concat("PRAGMA user_version = ", kVersion).c_str());
     transaction.commit();
   }
@@ -152,6 +162,12 @@ std::vector<FileRecord> JobStore::files() {
   std::vector<FileRecord> files;
   while (row.step()) files.push_back(read_file(row));
   return files;
+}
+
+bool JobStore::remove_file(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement(impl_->db, "DELETE FROM files WHERE id = ?").bind(id).run();
+  return sqlite3_changes(impl_->db.handle()) > 0;
 }
 
 void JobStore::add_job(const JobRecord& job) {
@@ -193,19 +209,44 @@ std::vector<std::string> JobStore::unfinished() {
   return ids;
 }
 
-void JobStore::update_job(const JobRecord& job, std::span<const FileRecord> files) {
+std::optional<std::string> JobStore::reader_of(const std::string& file_id) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement row(impl_->db,
+                "SELECT id FROM jobs WHERE input_file_id = ? AND status NOT IN "
+                "('completed', 'failed', 'cancelled', 'expired')");
+  if (!row.bind(file_id).step()) return std::nullopt;
+  return row.text(0);
+}
+
+std::optional<JobRecord> JobStore::cancel_job(const std::string& id, std::int64_t now) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    Statement(impl_->db,
+              "UPDATE jobs SET status = 'cancelling', cancelling_at = ? "
+              "WHERE id = ? AND status IN ('validating', 'in_progress')")
+        .bind(now, id)
+        .run();
+  }
+  return job(id);
+}
+
+bool JobStore::update_job(const JobRecord& job, JobStatus was, std::span<const FileRecord> files) {
   const std::lock_guard lock(impl_->mutex);
   Sqlite::Transaction transaction(impl_->db);
-  for (const FileRecord& file : files) impl_->insert_file(file);
   Statement(impl_->db,
             "UPDATE jobs SET status = ?, model = ?, output_file_id = ?, error_file_id = ?, "
             "errors = ?, identity = ?, in_progress_at = ?, finalizing_at = ?, completed_at = ?, "
-            "failed_at = ?, total = ? WHERE id = ?")
+            "failed_at = ?, total = ?, cancelling_at = ?, cancelled_at = ? "
+            "WHERE id = ? AND status = ?")
       .bind(std::string(status_name(job.status)), job.model, job.output_file_id, job.error_file_id,
             job.errors_json, identity_text(job.identity), job.in_progress_at, job.finalizing_at,
-            job.completed_at, job.failed_at, job.total, job.id)
+            job.completed_at, job.failed_at, job.total, job.cancelling_at, job.cancelled_at, job.id,
+            std::string(status_name(was)))
       .run();
+  if (sqlite3_changes(impl_->db.handle()) == 0) return false;
+  for (const FileRecord& file : files) impl_->insert_file(file);
   transaction.commit();
+  return true;
 }
 
 void JobStore::remove_job(const std::string& id) {
@@ -221,11 +262,12 @@ void JobStore::record_answers(const std::string& job_id, std::span<const AnswerR
   const std::lock_guard lock(impl_->mutex);
   Sqlite::Transaction transaction(impl_->db);
   Statement insert(impl_->db, "INSERT INTO answers VALUES (?, ?, ?)");
-  std::int64_t completed = 0, prompt_tokens = 0, generated_tokens = 0;
+  std::int64_t completed = 0, failed = 0, prompt_tokens = 0, generated_tokens = 0;
   std::uint64_t hash = 0;
   for (const AnswerRecord& answer : answers) {
     insert.bind(job_id, answer.line, answer.status).run();
     completed += answer.status == 200;
+    failed += answer.status != 200 && answer.status != AnswerRecord::kNotRun;
     prompt_tokens += answer.prompt_tokens;
     generated_tokens += answer.generated_tokens;
     hash ^= answer.logits_hash;
@@ -235,9 +277,8 @@ void JobStore::record_answers(const std::string& job_id, std::span<const AnswerR
             "prompt_tokens = prompt_tokens + ?, generated_tokens = generated_tokens + ?, "
             "output_bytes = ?, error_bytes = ?, "
             "logits_hash = (logits_hash | ?) - (logits_hash & ?) WHERE id = ?")
-      .bind(completed, static_cast<std::int64_t>(answers.size()) - completed, prompt_tokens,
-            generated_tokens, output_bytes, error_bytes, static_cast<std::int64_t>(hash),
-            static_cast<std::int64_t>(hash), job_id)
+      .bind(completed, failed, prompt_tokens, generated_tokens, output_bytes, error_bytes,
+            static_cast<std::int64_t>(hash), static_cast<std::int64_t>(hash), job_id)
       .run();
   transaction.commit();
 }

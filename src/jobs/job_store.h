@@ -49,6 +49,7 @@ struct JobRecord {
   Identity identity;  // empty until it runs
   std::int64_t created_at = 0;
   std::optional<std::int64_t> in_progress_at, finalizing_at, completed_at, failed_at;
+  std::optional<std::int64_t> cancelling_at, cancelled_at;
   std::int64_t total = 0;  // requests; 0 until validated
 
   // Below: changed by `record_answers` alone, in step with the answers.
@@ -60,6 +61,8 @@ struct JobRecord {
 
 /// A line that has its answer.
 struct AnswerRecord {
+  static constexpr int kNotRun = 0;  // a status: the batch was cancelled before it ran
+
   std::int64_t line = 0;  // 1-based, in the input file
   int status = 200;       // HTTP
   std::int64_t prompt_tokens = 0, generated_tokens = 0;
@@ -78,13 +81,21 @@ class JobStore {
   void add_file(const FileRecord& file);
   std::optional<FileRecord> file(const std::string& id);
   std::vector<FileRecord> files();  // newest first
+  /// Forgets the record; false: there was none.
+  bool remove_file(const std::string& id);
 
   void add_job(const JobRecord& job);
   std::optional<JobRecord> job(const std::string& id);
   std::vector<JobRecord> jobs();          // newest first
   std::vector<std::string> unfinished();  // ids, oldest first
-  /// Writes all but id, input and what `record_answers` changes; adds `files` in the same step.
-  void update_job(const JobRecord& job, std::span<const FileRecord> files = {});
+  /// One that isn't finished and reads this file, if there is one.
+  std::optional<std::string> reader_of(const std::string& file_id);
+  /// Writes all but id, input and what `record_answers` changes, and adds `files` in the same step,
+  /// if the job's status is still `was`. False: somebody has changed it, and nothing was written.
+  bool update_job(const JobRecord& job, JobStatus was, std::span<const FileRecord> files = {});
+  /// Makes a job that is validating or in progress `cancelling`. The job as it is then; none: it
+  /// isn't known.
+  std::optional<JobRecord> cancel_job(const std::string& id, std::int64_t now);
   /// Forgets the job and its answers.
   void remove_job(const std::string& id);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 namespace barge {
@@ -14,6 +15,13 @@ struct Lookahead {
 
   static Lookahead of_block(int sequences) {
     return {.least = 2 * sequences, .most = 8 * sequences};
+  }
+
+  /// The share of one of so many jobs that run at once.
+  Lookahead shared_by(int jobs) const {
+    return {.least = std::max(1, least / jobs),
+            .most = std::max(1, most / jobs),
+            .line_bytes = line_bytes / static_cast<std::size_t>(jobs)};
   }
 
   /// Whether another line is to be handed over, beside `sequences` with so many bytes of lines.

@@ -183,7 +183,7 @@ class PreparedJob {
     if (summary.stopped) return;
     job_->status = JobStatus::kCompleted;
     job_->completed_at = std::time(nullptr);
-    store_->update_job(*job_);
+    store_->update_job(*job_, JobStatus::kInProgress);
   }
 
   const RunOptions& options_;

@@ -61,6 +61,8 @@ const std::string* find(const std::map<std::string, std::string>& query, const c
 
 ApiReply error_reply(const RequestError& error) {
   ApiReply reply{.status = error.status, .body = error_body(error)};
+  // Clients try again at a 409, too, unless they are told that it is of no use.
+  if (error.status == 409) reply.headers.emplace_back("x-should-retry", "false");
   if (error.status == 503) reply.headers.emplace_back("Retry-After", "5");
   return reply;
 }
@@ -124,12 +126,16 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
   });
   add("GET", {"v1", "files", "*"},
       [this](const Call& call) { return ok(file_json(find_file(call.captures[0]))); });
+  add("DELETE", {"v1", "files", "*"},
+      [this](const Call& call) { return delete_file(call.captures[0]); });
   add("GET", {"v1", "files", "*", "content"}, [this](const Call& call) {
     return ApiReply{.file = directory_.file(find_file(call.captures[0]).id)};
   });
   add("GET", {"v1", "batches"}, [this](const Call& call) { return list_batches(call); });
   add("POST", {"v1", "batches"}, [this](const Call& call) { return create_batch(call); });
   add("GET", {"v1", "batches", "*"}, [this](const Call& call) { return batch(call.captures[0]); });
+  add("POST", {"v1", "batches", "*", "cancel"},
+      [this](const Call& call) { return cancel_batch(call.captures[0]); });
 }
 
 bool Api::is_upload(const ApiRequest& request) {
@@ -229,6 +235,17 @@ FileRecord Api::find_file(const std::string& id) {
   return *file;
 }
 
+ApiReply Api::delete_file(const std::string& id) {
+  find_file(id);
+  if (const auto batch = store_.reader_of(id))
+    throw RequestError(concat("Cannot delete file ", id, ": batch ", *batch, " is using it."), "id",
+                       "", 409);
+  store_.remove_file(id);
+  std::error_code ignored;  // who is reading it reads on; bytes that stay do no harm
+  std::filesystem::remove(directory_.file(id), ignored);
+  return ok({{"id", id}, {"object", "file"}, {"deleted", true}});
+}
+
 ApiReply Api::list_files(const Call& call) {
   const std::int64_t limit = call.limit().value_or(kMaxFilesListed);
   if (limit < 1 || limit > kMaxFilesListed)
@@ -236,8 +253,13 @@ ApiReply Api::list_files(const Call& call) {
   auto files = store_.files();
   if (const std::string* purpose = find(call.query, "purpose"))
     std::erase_if(files, [&](const FileRecord& file) { return file.purpose != *purpose; });
-  if (const std::string* order = find(call.query, "order"); order && *order == "asc")
-    std::ranges::reverse(files);
+  if (const std::string* order = find(call.query, "order")) {
+    if (*order != "asc" && *order != "desc")
+      throw RequestError(
+          concat("Invalid value: '", *order, "'. Supported values are: 'asc' and 'desc'."), "order",
+          "invalid_value");
+    if (*order == "asc") std::ranges::reverse(files);
+  }
   return ok(page(files, find(call.query, "after"), limit, file_json));
 }
 
@@ -262,6 +284,17 @@ ApiReply Api::list_batches(const Call& call) {
 ApiReply Api::batch(const std::string& id) {
   const auto job = store_.job(id);
   if (!job) throw RequestError(concat("No batch found with id '", id, "'."), "", "", 404);
+  return ok(batch_json(*job));
+}
+
+ApiReply Api::cancel_batch(const std::string& id) {
+  const auto job = store_.cancel_job(id, std::time(nullptr));
+  if (!job) throw RequestError(concat("No batch found with id '", id, "'."), "", "", 404);
+  if (job->status == JobStatus::kCancelling)
+    worker_.cancel(id);
+  else if (job->status != JobStatus::kCancelled)
+    throw RequestError(
+        concat("Cannot cancel a batch with status '", status_name(job->status), "'."), "", "", 409);
   return ok(batch_json(*job));
 }
 

@@ -88,9 +88,11 @@ class Api {
   ApiReply model(const std::string& id);
   ApiReply list_files(const Call& call);
   FileRecord find_file(const std::string& id);
+  ApiReply delete_file(const std::string& id);
   ApiReply create_batch(const Call& call);
   ApiReply list_batches(const Call& call);
   ApiReply batch(const std::string& id);
+  ApiReply cancel_batch(const std::string& id);
 
   const ServerOptions& options_;
   const DataDirectory& directory_;

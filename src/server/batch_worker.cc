@@ -1,5 +1,6 @@
 #include "server/batch_worker.h"
 
+#include <algorithm>
 #include <ctime>
 #include <system_error>
 #include <utility>
@@ -9,7 +10,6 @@
 #include "core/log.h"
 #include "jobs/answer_file.h"
 #include "jobs/completion_response.h"
-#include "jobs/job_runner.h"
 #include "jobs/validation.h"
 
 namespace barge {
@@ -17,7 +17,10 @@ namespace barge {
 BatchWorker::BatchWorker(const ServerOptions& options, const DataDirectory& directory,
                          JobStore& store)
     : options_(options), directory_(directory), store_(store) {
-  for (std::string& id : store.unfinished()) waiting_.push_back(std::move(id));
+  for (std::string& id : store.unfinished()) {
+    const bool cancelled = store.job(id)->status == JobStatus::kCancelling;
+    (cancelled ? cancelled_ : waiting_).push_back(std::move(id));
+  }
 }
 
 void BatchWorker::serve(ServedModel model) {
@@ -25,62 +28,95 @@ void BatchWorker::serve(ServedModel model) {
   const std::lock_guard lock(mutex_);
   if (stop_ || model_) return;
   model_ = std::move(model);
-  thread_ = std::thread([this] { work(); });
+  for (int i = 0; i < kAtOnce; ++i) threads_.emplace_back([this] { work(waiting_); });
+  threads_.emplace_back([this] { work(cancelled_); });
 }
 
 void BatchWorker::enqueue(const std::string& id) {
   const std::lock_guard lock(mutex_);
   waiting_.push_back(id);
-  changed_.notify_one();
+  changed_.notify_all();
+}
+
+void BatchWorker::cancel(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = running_.find(id); found != running_.end()) {
+    found->second->stop = true;
+    return;
+  }
+  std::erase(waiting_, id);
+  if (std::ranges::find(cancelled_, id) == cancelled_.end()) cancelled_.push_back(id);
+  changed_.notify_all();
 }
 
 void BatchWorker::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
-    changed_.notify_one();
+    for (const auto& [id, running] : running_) running->stop = true;
+    changed_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_)
+    if (thread.joinable()) thread.join();
 }
 
-void BatchWorker::work() {
+void BatchWorker::work(std::deque<std::string>& queue) {
   for (;;) {
     std::string id;
+    const auto running = std::make_shared<Running>();  // shared with those who stop it
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stop_ || !waiting_.empty(); });
+      changed_.wait(lock, [&] { return stop_ || !queue.empty(); });
       if (stop_) return;
-      id = std::move(waiting_.front());
-      waiting_.pop_front();
+      id = std::move(queue.front());
+      queue.pop_front();
+      running_[id] = running;
     }
     try {
-      process(id);
+      process(id, running->stop);
     } catch (const std::exception& error) {
       // The disk or the engine, not the batch, is at fault: its answers so far are kept.
       log::error(concat("batch ", id, " was put aside and goes on when the server is started ",
                         "again: ", error.what()));
     }
+    const std::lock_guard lock(mutex_);
+    running_.erase(id);
   }
 }
 
-void BatchWorker::process(const std::string& id) {
+void BatchWorker::process(const std::string& id, const std::atomic<bool>& stop) {
   auto job = store_.job(id);
-  if (!job) return;
-  if (job->status == JobStatus::kValidating)
-    validate_batch(*job);
-  else
+  if (job && job->status == JobStatus::kInProgress)
     log::info(concat("batch ", id, " goes on: ", job->completed + job->failed, " of ", job->total,
                      " requests are answered"));
-  if (job->status == JobStatus::kInProgress) {
-    if (!same_identity(*job) || !run_batch(*job)) return;
-    job->status = JobStatus::kFinalizing;
-    job->finalizing_at = std::time(nullptr);
-    store_.update_job(*job);
+  // Whoever cancels it changes its status between two steps, or makes one of them fail.
+  while (job && !is_terminal(job->status) && advance(*job, stop)) job = store_.job(id);
+}
+
+// One step; false: it goes on in another server.
+bool BatchWorker::advance(JobRecord& job, const std::atomic<bool>& stop) {
+  switch (job.status) {
+    case JobStatus::kValidating:
+      validate_batch(job);
+      break;
+    case JobStatus::kInProgress:
+      if (!same_identity(job)) return false;
+      if (!run_batch(job, stop)) return store_.job(job.id)->status == JobStatus::kCancelling;
+      job.status = JobStatus::kFinalizing;
+      job.finalizing_at = std::time(nullptr);
+      store_.update_job(job, JobStatus::kInProgress);
+      break;
+    case JobStatus::kCancelling:
+      cancel_rest(job);
+      break;
+    default:
+      finalize(job, JobStatus::kCompleted);
   }
-  if (job->status == JobStatus::kFinalizing) finalize(*job);
+  return true;
 }
 
 void BatchWorker::validate_batch(JobRecord& job) {
+  const JobStatus was = job.status;
   const LineRules rules{endpoint_of(job.endpoint), {options_.served_model_name}};
   Validation found;
   if (store_.file(job.input_file_id))
@@ -92,19 +128,22 @@ void BatchWorker::validate_batch(JobRecord& job) {
                                      ", or the organization does not have access to it."),
                               "file_id"});
   if (!found.problems.empty()) {
+    if (was == JobStatus::kCancelling) return;
     job.status = JobStatus::kFailed;
     job.failed_at = std::time(nullptr);
     job.errors_json = to_text(problems_json(found.problems));
     log::info(concat("batch ", job.id, " failed: ", found.problems.front().message));
   } else {
-    job.status = JobStatus::kInProgress;
-    job.in_progress_at = std::time(nullptr);
+    if (was == JobStatus::kValidating) {
+      job.status = JobStatus::kInProgress;
+      job.in_progress_at = std::time(nullptr);
+      log::info(concat("batch ", job.id, " begins: ", found.num_requests, " requests"));
+    }
     job.total = static_cast<std::int64_t>(found.num_requests);
     job.model = options_.served_model_name;
     job.identity = model_->identity;
-    log::info(concat("batch ", job.id, " begins: ", job.total, " requests"));
   }
-  store_.update_job(job);
+  store_.update_job(job, was);
 }
 
 bool BatchWorker::same_identity(const JobRecord& job) const {
@@ -116,26 +155,46 @@ bool BatchWorker::same_identity(const JobRecord& job) const {
   return false;
 }
 
+JobRunOptions BatchWorker::run_options(const JobRecord& job) const {
+  return {.input = directory_.file(job.input_file_id),
+          .output = directory_.partial_output(job.id),
+          .errors = directory_.partial_errors(job.id),
+          .rules = {endpoint_of(job.endpoint), {options_.served_model_name}},
+          .seed = options_.seed,
+          .lookahead = model_->lookahead,
+          .sharers = &sharers_,
+          .live_tokens = model_->live_tokens};
+}
+
 // False: stopped on the way.
-bool BatchWorker::run_batch(const JobRecord& job) {
-  const JobRunOptions run{.input = directory_.file(job.input_file_id),
-                          .output = directory_.partial_output(job.id),
-                          .errors = directory_.partial_errors(job.id),
-                          .rules = {endpoint_of(job.endpoint), {options_.served_model_name}},
-                          .seed = options_.seed,
-                          .lookahead = model_->lookahead,
-                          .live_tokens = model_->live_tokens};
-  return run_lines(*model_->generator, store_, job.id, run, {}, stop_) == JobOutcome::kFinished;
+bool BatchWorker::run_batch(const JobRecord& job, const std::atomic<bool>& stop) {
+  struct Share {
+    explicit Share(std::atomic<int>& count) : count(count) { ++count; }
+    ~Share() { --count; }
+    std::atomic<int>& count;
+  } const share(sharers_);
+  return run_lines(*model_->generator, store_, job.id, run_options(job), {}, stop) ==
+         JobOutcome::kFinished;
+}
+
+// Each line has its place in one of the files: those without an answer get an error.
+void BatchWorker::cancel_rest(JobRecord& job) {
+  if (job.total == 0) validate_batch(job);  // to see whether it has lines to speak of
+  if (job.total > 0)
+    refuse_lines(store_, job.id, run_options(job), "batch_cancelled",
+                 "This request was not executed: its batch was cancelled.");
+  finalize(job, JobStatus::kCancelled);
 }
 
 // Publishes the files. Each step may be repeated after a crash: their ids follow from the batch's.
-void BatchWorker::finalize(JobRecord& job) {
+void BatchWorker::finalize(JobRecord& job, JobStatus end) {
   job = *store_.job(job.id);  // with the counts
+  const JobStatus was = job.status;
   std::vector<FileRecord> files;
   const auto publish = [&](const std::filesystem::path& partial, const char* kind,
                            std::int64_t bytes) -> std::optional<std::string> {
     if (bytes == 0) {
-      std::filesystem::remove(partial);
+      std::filesystem::remove(partial);  // if it was begun
       return std::nullopt;
     }
     FileRecord file{.id = derived_id("file-", job.id + kind), .purpose = "batch_output"};
@@ -153,11 +212,11 @@ void BatchWorker::finalize(JobRecord& job) {
   job.output_file_id = publish(directory_.partial_output(job.id), "output", job.output_bytes);
   job.error_file_id = publish(directory_.partial_errors(job.id), "error", job.error_bytes);
   sync_directory(directory_.files());
-  job.status = JobStatus::kCompleted;
-  job.completed_at = std::time(nullptr);
-  store_.update_job(job, files);
-  log::info(concat("batch ", job.id, " is complete: ", job.completed, " answers, ", job.failed,
-                   " errors"));
+  job.status = end;
+  (end == JobStatus::kCompleted ? job.completed_at : job.cancelled_at) = std::time(nullptr);
+  store_.update_job(job, was, files);
+  log::info(concat("batch ", job.id, " is ", status_name(end), ": ", job.completed, " answers, ",
+                   job.failed, " errors"));
 }
 
 }  // namespace barge

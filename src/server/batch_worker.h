@@ -3,21 +3,27 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "jobs/job_runner.h"
 #include "jobs/job_store.h"
 #include "server/data_directory.h"
 #include "server/server.h"
 
 namespace barge {
 
-/// Takes batches from validating to completed or failed, one at a time, first come first served, on
-/// a thread of its own. Begins with those that an earlier server left.
+/// Takes batches from validating to their end, a few at a time, first come first served: those that
+/// run share the engine in equal parts, so that a small one needn't wait for the end of a large
+/// one. Begins with those that an earlier server left. Thread-safe.
 class BatchWorker {
  public:
+  static constexpr int kAtOnce = 4;
+
   /// References must outlive this. Nothing happens before `serve`.
   BatchWorker(const ServerOptions& options, const DataDirectory& directory, JobStore& store);
   ~BatchWorker() { stop(); }
@@ -25,26 +31,37 @@ class BatchWorker {
   void serve(ServedModel model);
   /// A job that was added to the store.
   void enqueue(const std::string& id);
-  /// Ends the running batch with its sweep; what isn't finished goes on in the next server.
+  /// A job that the store has as cancelling: it ends with the sweep if it runs, else at once.
+  void cancel(const std::string& id);
+  /// Ends the running batches with their sweep; what isn't finished goes on in the next server.
   void stop();
 
  private:
-  void work();
-  void process(const std::string& id);
+  struct Running {
+    std::atomic<bool> stop{false};
+  };
+
+  void work(std::deque<std::string>& queue);
+  void process(const std::string& id, const std::atomic<bool>& stop);
+  bool advance(JobRecord& job, const std::atomic<bool>& stop);
   void validate_batch(JobRecord& job);
   bool same_identity(const JobRecord& job) const;
-  bool run_batch(const JobRecord& job);
-  void finalize(JobRecord& job);
+  bool run_batch(const JobRecord& job, const std::atomic<bool>& stop);
+  void cancel_rest(JobRecord& job);
+  void finalize(JobRecord& job, JobStatus end);
+  JobRunOptions run_options(const JobRecord& job) const;
 
   const ServerOptions& options_;
   const DataDirectory& directory_;
   JobStore& store_;
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;  // guards waiting_ and model_ until the thread runs
+  std::atomic<int> sharers_{0};  // batches whose lines run
+  std::mutex mutex_;             // guards what follows; model_ until the threads run
   std::condition_variable changed_;
-  std::deque<std::string> waiting_;
+  bool stop_ = false;
+  std::deque<std::string> waiting_, cancelled_;  // the latter have a thread of their own
+  std::map<std::string, std::shared_ptr<Running>> running_;
   std::optional<ServedModel> model_;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace barge

@@ -72,9 +72,8 @@ JobRecord parse_batch(const json& body) {
 }
 
 Json batch_json(const JobRecord& job) {
-  const bool complete = job.status == JobStatus::kCompleted;
   Json usage;
-  if (complete)
+  if (job.status == JobStatus::kCompleted || job.status == JobStatus::kCancelled)
     usage = {{"input_tokens", job.prompt_tokens},
              {"input_tokens_details", {{"cached_tokens", 0}}},
              {"output_tokens", job.generated_tokens},
@@ -97,8 +96,8 @@ Json batch_json(const JobRecord& job) {
           {"completed_at", maybe(job.completed_at)},
           {"failed_at", maybe(job.failed_at)},
           {"expired_at", nullptr},
-          {"cancelling_at", nullptr},
-          {"cancelled_at", nullptr},
+          {"cancelling_at", maybe(job.cancelling_at)},
+          {"cancelled_at", maybe(job.cancelled_at)},
           {"request_counts",
            {{"total", job.total}, {"completed", job.completed}, {"failed", job.failed}}},
           {"usage", std::move(usage)},

@@ -27,16 +27,16 @@ struct ServerOptions {
 struct ServedModel {
   Generator* generator = nullptr;  // must live until the server is stopped
   Identity identity;      // what changes answers: a batch goes on only where it is the same
-  Lookahead lookahead;    // of each batch
+  Lookahead lookahead;    // of all batches that run, together
   int max_model_len = 0;  // shown by /v1/models; 0: not shown
   std::function<std::int64_t()> live_tokens;  // see JobRunOptions; may be empty
 };
 
-/// OpenAI's Files, Batches and completions over HTTP. Batches run one after another, in the order
-/// in which they were created; each fills the engine by itself. What was acknowledged, uploads,
-/// batches and finished lines, survives the death of the process: a server on the same data_dir
-/// goes on. Threads: one for HTTP, which never waits for anything else, one for batches, a few for
-/// the disk and for long texts; all calls are thread-safe.
+/// OpenAI's Files, Batches and completions over HTTP. A few batches run at once, taken up in the
+/// order in which they were created, and share the engine. What was acknowledged, uploads, batches
+/// and finished lines, survives the death of the process: a server on the same data_dir goes on.
+/// Threads: one for HTTP, which never waits for anything else, a few for batches, a few for the
+/// disk and for long texts; all calls are thread-safe.
 class Server {
  public:
   /// Listens at once; /health says 503 until `serve`. Throws IoError: the address is in use,
@@ -53,8 +53,8 @@ class Server {
   /// Returns when SIGINT or SIGTERM came or `stop` was called.
   void wait();
 
-  /// Closes all connections and ends the running batch with its sweep, state saved. Returns when
-  /// nothing runs any more. Not for signal handlers.
+  /// Closes all connections and ends the running batches with their sweep, state saved. Returns
+  /// when nothing runs any more. Not for signal handlers.
   void stop();
 
  private:

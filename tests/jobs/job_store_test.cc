@@ -34,7 +34,7 @@ TEST(JobStore, KeepsAJobThroughReopening) {
     job.status = JobStatus::kInProgress;
     job.in_progress_at = 18;
     job.model = "m";
-    store.update_job(job);
+    EXPECT_TRUE(store.update_job(job, JobStatus::kValidating));
     const AnswerRecord answers[] = {{3, 200, 10, 5, 0xF000000000000001u}, {1, 400}};
     store.record_answers("batch_1", answers, 111, 22);
   }
@@ -91,7 +91,7 @@ TEST(JobStore, ListsNewestFirstAndUnfinishedOldestFirst) {
   for (const char* id : {"a", "b", "c"}) store.add_job(example(id));
   JobRecord done = *store.job("b");
   done.status = JobStatus::kFailed;
-  store.update_job(done);
+  store.update_job(done, JobStatus::kValidating);
   std::vector<std::string> ids;
   for (const JobRecord& job : store.jobs()) ids.push_back(job.id);
   EXPECT_THAT(ids, ElementsAre("c", "b", "a"));
@@ -106,11 +106,76 @@ TEST(JobStore, AddsFilesInTheStepThatFinishesAJob) {
   job.status = JobStatus::kCompleted;
   job.output_file_id = "file-2";
   const FileRecord files[] = {{"file-2", "out'; DROP TABLE jobs; --", "batch_output", 5, 19}};
-  store.update_job(job, files);
+  store.update_job(job, JobStatus::kValidating, files);
   EXPECT_EQ(store.file("file-2")->filename, files[0].filename);
   EXPECT_FALSE(store.file("file-3"));
   EXPECT_EQ(store.files().size(), 1u);
   EXPECT_THROW(store.add_file(files[0]), IoError);
+}
+
+TEST(JobStore, CancelsWhatRunsAndLetsNobodyOverlookThat) {
+  const test::TempDirectory directory;
+  JobStore store(directory / "db");
+  store.add_job(example("a"));
+  JobRecord job = *store.job("a");
+  EXPECT_EQ(store.cancel_job("a", 20)->status, JobStatus::kCancelling);
+  EXPECT_EQ(store.cancel_job("a", 30)->cancelling_at, 20);
+  job.status = JobStatus::kInProgress;
+  const FileRecord files[] = {{"file-2", "out", "batch_output", 5, 19}};
+  EXPECT_FALSE(store.update_job(job, JobStatus::kValidating, files));
+  EXPECT_EQ(store.job("a")->status, JobStatus::kCancelling);
+  EXPECT_FALSE(store.file("file-2"));
+  job = *store.job("a");
+  job.status = JobStatus::kCancelled;
+  job.cancelled_at = 40;
+  EXPECT_TRUE(store.update_job(job, JobStatus::kCancelling));
+  EXPECT_EQ(store.cancel_job("a", 50)->cancelled_at, 40);
+  EXPECT_FALSE(store.cancel_job("b", 50));
+}
+
+TEST(JobStore, CountsALineThatWasNotRunAsNeitherCompletedNorFailed) {
+  const test::TempDirectory directory;
+  JobStore store(directory / "db");
+  store.add_job(example("a"));
+  const AnswerRecord answers[] = {{1, 200}, {2, 400}, {3, AnswerRecord::kNotRun}};
+  store.record_answers("a", answers, 1, 1);
+  EXPECT_EQ(store.job("a")->completed, 1);
+  EXPECT_EQ(store.job("a")->failed, 1);
+  EXPECT_TRUE(store.answered_lines("a")[3]);
+}
+
+TEST(JobStore, KnowsWhoReadsAFileAndForgetsIt) {
+  const test::TempDirectory directory;
+  JobStore store(directory / "db");
+  store.add_file({"file-1", "in", "batch", 5, 19});
+  store.add_job(example("a"));
+  EXPECT_EQ(store.reader_of("file-1"), "a");
+  JobRecord job = *store.job("a");
+  job.status = JobStatus::kFailed;
+  store.update_job(job, JobStatus::kValidating);
+  EXPECT_FALSE(store.reader_of("file-1"));
+  EXPECT_TRUE(store.remove_file("file-1"));
+  EXPECT_FALSE(store.remove_file("file-1"));
+  EXPECT_FALSE(store.file("file-1"));
+}
+
+TEST(JobStore, TakesOverAStoreOfTheFirstVersion) {
+  const test::TempDirectory directory;
+  {
+    JobStore store(directory / "db");
+    store.add_file({"file-1", "in", "batch", 5, 19});
+    store.add_job(example("a"));
+  }
+  sqlite3* db = nullptr;  // what later versions added is taken away
+  sqlite3_open((directory / "db").c_str(), &db);
+  for (const char* sql : {"ALTER TABLE jobs DROP COLUMN cancelling_at",
+                          "ALTER TABLE jobs DROP COLUMN cancelled_at", "PRAGMA user_version = 1"})
+    ASSERT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+  sqlite3_close(db);
+  JobStore store(directory / "db");
+  EXPECT_EQ(store.job("a")->endpoint, "/v1/completions");
+  EXPECT_EQ(store.cancel_job("a", 20)->cancelling_at, 20);
+  EXPECT_EQ(store.file("file-1")->bytes, 5);
 }
 
 TEST(JobStore, LetsNoSecondProcessIn) {

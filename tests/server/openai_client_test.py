@@ -111,7 +111,64 @@ def check_failed_batch(client, model):
     assert found == [(2, "duplicate_custom_id"), (3, "model_not_found")], found
 
 
-def check_errors(client):
+MESSAGES = [{"role": "user", "content": "Say something."}]
+
+
+def check_completions(client, model):
+    asked = dict(model=model, messages=MESSAGES, max_tokens=8, seed=7, n=2)
+    whole = client.chat.completions.create(**asked)
+    assert [choice.index for choice in whole.choices] == [0, 1]
+    assert whole.choices[0].message.role == "assistant"
+    assert whole.usage.completion_tokens <= 16
+    texts, ends, usage = ["", ""], {}, None
+    for chunk in client.chat.completions.create(**asked, stream=True,
+                                                stream_options={"include_usage": True}):
+        assert chunk.object == "chat.completion.chunk"
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            ends[choice.index] = choice.finish_reason or ends.get(choice.index)
+    assert texts == [choice.message.content for choice in whole.choices], texts
+    assert ends == {0: whole.choices[0].finish_reason, 1: whole.choices[1].finish_reason}, ends
+    assert usage == whole.usage, usage
+
+    asked = dict(model=model, prompt=["One", "Two"], max_tokens=5, seed=7, logprobs=1)
+    whole = client.completions.create(**asked)
+    assert [choice.index for choice in whole.choices] == [0, 1]
+    texts, tokens = ["", ""], ["", ""]
+    for chunk in client.completions.create(**asked, stream=True):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+            tokens[choice.index] += "".join(choice.logprobs.tokens if choice.logprobs else [])
+    assert texts == [choice.text for choice in whole.choices], texts
+    assert tokens == ["".join(choice.logprobs.tokens) for choice in whole.choices], tokens
+
+    with client.chat.completions.create(model=model, messages=MESSAGES, stream=True) as stream:
+        assert next(iter(stream)).choices[0].delta.role == "assistant"
+    # Left in the middle: the next one is answered all the same.
+    assert client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=2).choices
+
+
+def check_files_are_deleted(client):
+    upload = client.files.create(file=("in.jsonl", b"x"), purpose="batch")
+    assert client.files.delete(upload.id).deleted
+
+
+def check_cancel(client, model):
+    batch = create(client, [request(i, model) for i in range(2000)])
+    while batch.request_counts.completed < 10:
+        batch = client.batches.retrieve(batch.id)
+    assert client.batches.cancel(batch.id).status == "cancelling"
+    batch = wait_for(client, batch)
+    assert batch.status == "cancelled" and batch.cancelled_at >= batch.cancelling_at, batch
+    good, rest = answers(client, batch.output_file_id), answers(client, batch.error_file_id)
+    assert set(good) | set(rest) == {f"line-{i}" for i in range(2000)} and not set(good) & set(rest)
+    assert {line["error"]["code"] for line in rest.values()} == {"batch_cancelled"}
+    assert batch.request_counts.completed == len(good) and batch.request_counts.failed == 0
+    assert client.batches.cancel(batch.id).status == "cancelled"  # again: nothing changes
+
+
+def check_errors(client, model):
     def refused(kind, call, **wanted):
         try:
             call()
@@ -125,6 +182,13 @@ def check_errors(client):
     refused(openai.NotFoundError, lambda: client.files.retrieve("file-none"), param="id")
     refused(openai.NotFoundError, lambda: client.batches.retrieve("batch_none"))
     refused(openai.NotFoundError, lambda: client.models.retrieve("none"), code="model_not_found")
+    refused(openai.NotFoundError,
+            lambda: client.chat.completions.create(model="none", messages=MESSAGES),
+            code="model_not_found", param="model")
+    refused(openai.BadRequestError,
+            lambda: client.chat.completions.create(model=model, messages=MESSAGES, stream=True,
+                                                   response_format={"type": "json_object"}),
+            param="response_format")
     refused(openai.BadRequestError,
             lambda: client.batches.create(input_file_id="file-1", endpoint="/v1/nothing",
                                           completion_window="24h"),
@@ -166,10 +230,12 @@ def check_kills(program, model):
 
 def check_all(client, model):
     check_models(client, model)
+    check_completions(client, model)
+    check_files_are_deleted(client)
     check_uploads(client)
     check_batch(client, model)
     check_failed_batch(client, model)
-    check_errors(client)
+    check_errors(client, model)
 
 
 def main():
@@ -187,6 +253,7 @@ def main():
             program = Program(options.program, directory)
             try:
                 check_all(program.client, options.model)
+                check_cancel(program.client, options.model)
                 check_kills(program, options.model)
                 assert program.end(signal.SIGTERM) == 0
             finally:

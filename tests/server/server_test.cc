@@ -210,8 +210,10 @@ TEST_F(ServerTest, GoesOnWithItsBatchesAfterARestart) {
   waiting = create(upload(lines(3)))["id"];
   generator_.pause_after(50);
   serve();
-  while (call("GET", "/v1/batches/" + running).json()["request_counts"]["completed"] < 50)
-    std::this_thread::yield();
+  const auto done = [&](const std::string& id) -> int {
+    return call("GET", "/v1/batches/" + id).json()["request_counts"]["completed"];
+  };
+  while (done(running) + done(waiting) < 50) std::this_thread::yield();
   server_.reset();  // stops with the sweep
   EXPECT_LE(submitted, 54);
   generator_.resume();
