@@ -7,8 +7,9 @@
 namespace barge {
 
 bool AdmissionQueue::Before::operator()(const Waiting* a, const Waiting* b) const {
-  if (a->batch != b->batch) return a->batch < b->batch;
   const Sequence &s = *a->sequence, &t = *b->sequence;
+  if (s.request.urgent) return s.id < t.id;  // they are among themselves
+  if (a->batch != b->batch) return a->batch < b->batch;
   if (s.request.max_tokens != t.request.max_tokens)
     return s.request.max_tokens > t.request.max_tokens;
   const auto &p = s.request.prompt, &q = t.request.prompt;
@@ -21,21 +22,32 @@ void AdmissionQueue::add(std::unique_ptr<Sequence> sequence) {
   const std::uint64_t id = sequence->id;
   Waiting& waiting = by_id_[id];
   waiting = {std::move(sequence), arriving_};
-  order_.insert(&waiting);
+  order_of(waiting).insert(&waiting);
+}
+
+AdmissionQueue::Order& AdmissionQueue::next_order() {
+  const bool others_turn = urgent_in_row_ >= kUrgentInRow && !order_.empty();
+  return urgent_.empty() || others_turn ? order_ : urgent_;
 }
 
 Sequence* AdmissionQueue::front() {
-  if (order_.empty()) return nullptr;
-  const Waiting& first = **order_.begin();
-  if (first.batch == arriving_) ++arriving_;
+  const Order& order = next_order();
+  if (order.empty()) return nullptr;
+  const Waiting& first = **order.begin();
+  if (&order == &order_ && first.batch == arriving_) ++arriving_;
   return first.sequence.get();
 }
 
-std::unique_ptr<Sequence> AdmissionQueue::pop() { return take((*order_.begin())->sequence->id); }
+std::unique_ptr<Sequence> AdmissionQueue::pop() {
+  auto sequence = take((*next_order().begin())->sequence->id);
+  urgent_in_row_ = sequence->request.urgent ? urgent_in_row_ + 1 : 0;
+  return sequence;
+}
 
 void AdmissionQueue::park(std::uint64_t owner, int positions) {
-  parked_[owner].emplace(positions, *order_.begin());
-  order_.erase(order_.begin());
+  Order& order = next_order();
+  parked_[owner].emplace(positions, *order.begin());
+  order.erase(order.begin());
 }
 
 void AdmissionQueue::unpark(const std::function<int(std::uint64_t)>& computed) {
@@ -43,7 +55,7 @@ void AdmissionQueue::unpark(const std::function<int(std::uint64_t)>& computed) {
     auto& [owner, waiting] = *group;
     const int positions = computed(owner);
     const auto end = positions < 0 ? waiting.end() : waiting.upper_bound(positions);
-    for (auto it = waiting.begin(); it != end; ++it) order_.insert(it->second);
+    for (auto it = waiting.begin(); it != end; ++it) order_of(*it->second).insert(it->second);
     waiting.erase(waiting.begin(), end);
     group = waiting.empty() ? parked_.erase(group) : std::next(group);
   }
@@ -53,7 +65,7 @@ std::unique_ptr<Sequence> AdmissionQueue::take(std::uint64_t id) {
   const auto it = by_id_.find(id);
   if (it == by_id_.end()) return nullptr;
   Waiting& waiting = it->second;
-  if (order_.erase(&waiting) == 0)
+  if (order_of(waiting).erase(&waiting) == 0)
     for (auto& [owner, group] : parked_)
       std::erase_if(group, [&](const auto& one) { return one.second == &waiting; });
   std::unique_ptr<Sequence> sequence = std::move(waiting.sequence);
@@ -65,6 +77,7 @@ std::vector<std::unique_ptr<Sequence>> AdmissionQueue::take_all() {
   std::vector<std::unique_ptr<Sequence>> all;
   for (auto& [id, waiting] : by_id_) all.push_back(std::move(waiting.sequence));
   order_.clear();
+  urgent_.clear();
   parked_.clear();
   by_id_.clear();
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->id < b->id; });

@@ -19,9 +19,14 @@ namespace barge {
 ///
 /// Nobody starves: all that wait when the last of a batch has entered are the next batch, and
 /// whoever comes later waits for the one after it. Between arrival and entry lie one batch and a
-/// part of another, whatever else comes. One thread.
+/// part of another, whatever else comes.
+///
+/// Urgent ones enter before all these, in the order of arrival. Where both wait, one of
+/// kUrgentInRow + 1 that enter isn't urgent: neither can shut the other out. One thread.
 class AdmissionQueue {
  public:
+  static constexpr int kUrgentInRow = 3;
+
   void add(std::unique_ptr<Sequence> sequence);
   std::size_t size() const { return by_id_.size(); }
   /// Who is to enter next; null: nobody, but for those who are parked.
@@ -46,8 +51,16 @@ class AdmissionQueue {
     bool operator()(const Waiting* a, const Waiting* b) const;
   };
 
+  using Order = std::set<Waiting*, Before>;
+  Order& order_of(const Waiting& waiting) {
+    return waiting.sequence->request.urgent ? urgent_ : order_;
+  }
+  /// Where the next one comes from.
+  Order& next_order();
+
   std::unordered_map<std::uint64_t, Waiting> by_id_;  // all of them
-  std::set<Waiting*, Before> order_;                  // those who aren't parked
+  Order order_, urgent_;                              // those who aren't parked
+  int urgent_in_row_ = 0;                             // that entered since another one did
   // Owner → positions → who waits for them.
   std::map<std::uint64_t, std::multimap<int, Waiting*>> parked_;
   std::uint64_t arriving_ = 0;  // the batch that newcomers join

@@ -51,7 +51,7 @@ struct Chunk {
   std::int64_t keys() const { return sequence->fed + rows; }
 };
 
-// A row for each that decodes, then chunks of prompts. Returns how many of the first there are.
+// A row for each that decodes, then chunks of prompts, urgent ones first. Returns how many of the first there are.
 std::size_t deal(std::span<Sequence* const> live, const BlockLimits& limits,
                  std::vector<Chunk>& chunks) {
   int rows_left = limits.rows, wanted_left = limits.wanted_rows;
@@ -64,11 +64,12 @@ std::size_t deal(std::span<Sequence* const> live, const BlockLimits& limits,
   for (Sequence* sequence : live)
     if (sequence->prompt_left() == 0) take(sequence, 1, /*prompt=*/false);
   const std::size_t answers = chunks.size();
-  for (Sequence* sequence : live) {
-    if (sequence->prompt_left() == 0) continue;
-    const int rows = chunk_rows(*sequence, rows_left, wanted_left);
-    if (rows > 0) take(sequence, rows, /*prompt=*/true);
-  }
+  for (const bool urgent : {true, false})
+    for (Sequence* sequence : live) {
+      if (sequence->prompt_left() == 0 || sequence->request.urgent != urgent) continue;
+      const int rows = chunk_rows(*sequence, rows_left, wanted_left);
+      if (rows > 0) take(sequence, rows, /*prompt=*/true);
+    }
   return answers;
 }
 

@@ -57,7 +57,8 @@ struct Block {
 };
 
 /// The next sweep of `live` sequences, in the order in which they entered: each decoding one gets
-/// its row, then prompts get chunks until rows or logits run out. Deterministic.
+/// its row, then prompts, urgent ones first, get chunks until rows or logits run out.
+/// Deterministic.
 /// `staging_needed(member)`: bytes of KV staging that a member takes; a micro-batch takes at most
 /// half of limits.staging_bytes, so that the next one can be loaded beside it, unless a member
 /// alone needs more. Halves have about as many keys of answers to attend to, and about as many rows

@@ -24,6 +24,7 @@ struct TextRequest {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   bool prompt_logprobs = false;
+  bool urgent = false;  // see GenerationRequest
 };
 
 /// More of an answer that isn't finished.

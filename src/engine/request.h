@@ -44,6 +44,7 @@ struct GenerationRequest {
   int max_tokens = 16;
   bool ignore_eos = false;
   bool prompt_logprobs = false;  // every prompt token but the first gets a SampledToken too
+  bool urgent = false;           // somebody waits for it: it enters before those that aren't
   /// Tokens fed instead of the sampled ones, position by position (teacher forcing, replay).
   std::vector<TokenId> forced;
   /// Called on the engine's thread at the end of each sweep, must be quick. Returning false ends

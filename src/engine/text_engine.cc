@@ -43,7 +43,8 @@ Engine::RequestId TextEngine::submit(const Request& request,
   GenerationRequest generation{.prompt = ids(request),
                                .sampling = request.sampling,
                                .ignore_eos = request.ignore_eos,
-                               .prompt_logprobs = request.prompt_logprobs};
+                               .prompt_logprobs = request.prompt_logprobs,
+                               .urgent = request.urgent};
   const auto prompt_tokens = static_cast<int>(generation.prompt.size());
   // A prompt that fills the context asks for one token more, so that the error names both numbers.
   generation.max_tokens =

@@ -51,6 +51,7 @@ void OnlineCompletion::start(Endpoint endpoint, std::string_view body,
   if (const std::string failure = generator.failure(); !failure.empty())
     throw RequestError(failure, "", "", 500);
   encode_echoed_prompts(request_, generator);
+  for (TextRequest& text : request_.texts) text.urgent = true;  // before lines of batches
   id_ = concat(endpoint == Endpoint::kChatCompletions ? "chatcmpl-" : "cmpl-",
                request_id.substr(request_id.find('_') + 1));
   created_ = std::time(nullptr);

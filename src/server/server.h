@@ -33,10 +33,11 @@ struct ServedModel {
 };
 
 /// OpenAI's Files, Batches and completions over HTTP. A few batches run at once, taken up in the
-/// order in which they were created, and share the engine. What was acknowledged, uploads, batches
-/// and finished lines, survives the death of the process: a server on the same data_dir goes on.
-/// Threads: one for HTTP, which never waits for anything else, a few for batches, a few for the
-/// disk and for long texts; all calls are thread-safe.
+/// order in which they were created, and share the engine in equal parts; completions enter it
+/// before lines of batches that wait, though not before those that run. What was acknowledged,
+/// uploads, batches and finished lines, survives the death of the process: a server on the same
+/// data_dir goes on. Threads: one for HTTP, which never waits for anything else, a few for batches,
+/// a few for the disk and for long texts; all calls are thread-safe.
 class Server {
  public:
   /// Listens at once; /health says 503 until `serve`. Throws IoError: the address is in use,

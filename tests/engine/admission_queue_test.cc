@@ -78,6 +78,42 @@ TEST(AdmissionQueue, ParksUntilTheOwnerHasComeSoFarOrIsGone) {
   EXPECT_EQ(queue.size(), 0u);
 }
 
+std::unique_ptr<Sequence> urgent(std::uint64_t id, int max_tokens) {
+  auto s = sequence(id, max_tokens);
+  s->request.urgent = true;
+  return s;
+}
+
+TEST(AdmissionQueue, LetsUrgentOnesFirstInTheOrderOfArrival) {
+  AdmissionQueue queue;
+  queue.add(sequence(1, 50));
+  queue.add(urgent(2, 5));
+  queue.add(sequence(3, 60));
+  queue.add(urgent(4, 9));
+  EXPECT_THAT(drain(queue), ElementsAre(2, 4, 3, 1));
+}
+
+TEST(AdmissionQueue, LetsUrgentOnesShutNobodyOut) {
+  AdmissionQueue queue;
+  queue.add(sequence(100, 1));
+  queue.add(sequence(101, 2));
+  for (std::uint64_t id = 1; id <= 8; ++id) queue.add(urgent(id, 5));
+  EXPECT_THAT(drain(queue), ElementsAre(1, 2, 3, 101, 4, 5, 6, 100, 7, 8));
+}
+
+TEST(AdmissionQueue, ParksUrgentOnesAmongTheirOwn) {
+  AdmissionQueue queue;
+  queue.add(sequence(1, 50));
+  queue.add(urgent(2, 5));
+  queue.add(urgent(3, 5));
+  ASSERT_EQ(queue.front()->id, 2u);
+  queue.park(70, 30);
+  EXPECT_EQ(queue.front()->id, 3u);
+  queue.unpark([](std::uint64_t) { return 30; });
+  EXPECT_EQ(queue.take(3)->id, 3u);
+  EXPECT_THAT(drain(queue), ElementsAre(2, 1));
+}
+
 TEST(AdmissionQueue, GivesOutWhoIsAskedForAndAllWhoAreLeft) {
   AdmissionQueue queue;
   for (std::uint64_t id = 1; id <= 5; ++id) queue.add(sequence(id, static_cast<int>(id)));

@@ -50,6 +50,17 @@ TEST(Compose, PutsDecodingSequencesFirstAndFillsTheRestWithPrompts) {
   EXPECT_TRUE(block.has_prompts());
 }
 
+TEST(Compose, GivesUrgentPromptsTheirRowsBeforeOthers) {
+  Sequence a = prompt_of(7), b = decoding(3, {8, 9}), c = prompt_of(5);
+  c.request.urgent = true;
+  const Block block = compose(std::vector{&a, &b, &c}, kLimits, no_staging);
+  ASSERT_EQ(block.members.size(), 3u);
+  EXPECT_EQ(block.members[0].sequence, &b);
+  EXPECT_EQ(block.members[1].sequence, &c);
+  EXPECT_EQ(block.members[1].rows, 5);
+  EXPECT_EQ(block.members[2].rows, 4);
+}
+
 TEST(Compose, GoesOnInAPromptWhereTheLastChunkEnded) {
   Sequence a = prompt_of(25);
   a.fed = 10;

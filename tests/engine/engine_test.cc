@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <future>
+#include <mutex>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -92,6 +93,29 @@ TEST(Engine, AThrowingCallbackEndsItsOwnRequestOnly) {
   EXPECT_EQ(run_one(*test.engine, request({1, 2, 3}, 9)).tokens.size(), 9u);
   EXPECT_EQ(end.get_future().get(), "no more paper");
   EXPECT_EQ(test.engine->failure(), "");
+}
+
+TEST(Engine, AnswersUrgentRequestsBeforeThoseThatWait) {
+  TestEngine test(tiny());
+  std::mutex mutex;
+  std::vector<int> ended;
+  std::promise<void> all;
+  constexpr int kRequests = 400;
+  const auto submit = [&](int name, bool urgent) {
+    GenerationRequest r = request({5, 1 + name % 200}, 20);
+    r.urgent = urgent;
+    r.on_done = [&, name](FinishReason, const std::string&) {
+      const std::lock_guard lock(mutex);
+      ended.push_back(name);
+      if (ended.size() == kRequests) all.set_value();
+    };
+    test.engine->submit(std::move(r));
+  };
+  for (int i = 1; i < kRequests; ++i) submit(i, false);
+  submit(0, true);
+  all.get_future().wait();
+  const auto place = std::find(ended.begin(), ended.end(), 0) - ended.begin();
+  EXPECT_LT(place, kRequests / 2);  // it came last
 }
 
 TEST(Engine, ScoresAPromptWithoutAnsweringIt) {
