@@ -38,6 +38,12 @@ void serve(const Options& o) {
   model.live_tokens = [&] {
     return static_cast<std::int64_t>(session.engine->stats().generated_tokens);
   };
+  model.numbers = [&] {
+    return EngineNumbers{.stats = session.engine->stats(),
+                         .kv_capacity_bytes = session.plan.footprint.kv,
+                         .sweep_seconds = session.watch->seconds(),
+                         .predicted_sweep_seconds = session.watch->predicted()};
+  };
   server.serve(model);
   log::info(concat("ready: ", options.served_model_name));
   server.wait();
@@ -51,7 +57,8 @@ void serve(const Options& o) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  auto* command = app.add_subcommand("serve", "Serve OpenAI's Files, Batches and completions over HTTP");
+  auto* command =
+      app.add_subcommand("serve", "Serve OpenAI's Files, Batches and completions over HTTP");
   const auto o = std::make_shared<Options>();
   add_model_flags(*command, *o);
   command->add_option("--host", o->host, "address to listen on")->capture_default_str();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -20,7 +21,7 @@ class PlanWatch {
 
   /// After each sweep. Returns what it logged, if anything.
   std::string add(const SweepRecord& sweep);
-  /// Seconds of all sweeps so far, as they were and as they were predicted.
+  /// Seconds of all sweeps so far, as they were and as they were predicted. Thread-safe.
   double seconds() const { return seconds_; }
   double predicted() const { return predicted_; }
 
@@ -29,7 +30,7 @@ class PlanWatch {
 
   const SweepPricer pricer_;
   const std::function<EngineStats()> stats_;
-  double seconds_ = 0, predicted_ = 0;  // of all
+  std::atomic<double> seconds_ = 0, predicted_ = 0;  // of all
   // Since the minute began.
   double minute_ = 0, longest_ = 0;
   ResourceSeconds asked_;

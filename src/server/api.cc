@@ -1,13 +1,10 @@
 #include "server/api.h"
 
-#include <algorithm>
-#include <charconv>
 #include <ctime>
 
 #include "core/log.h"
 #include "jobs/body_fields.h"
 #include "jobs/completion_response.h"
-#include "server/batches.h"
 #include "server/file_upload.h"
 #include "server/target.h"
 #include "server/tokenizer_api.h"
@@ -17,10 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kMaxBatchesListed = 100, kMaxFilesListed = 10'000;
-
-ApiReply ok(Json body) { return {.status = 200, .body = std::move(body)}; }
-
 // Constant in time, so that a key can't be found letter by letter.
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned char difference = a.size() != b.size();
@@ -29,35 +22,9 @@ bool same_secret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-// The page of `records` behind the one named `after`. `limit` may be 0: an empty page.
-template <typename Record, typename Print>
-Json page(const std::vector<Record>& records, const std::string* after, std::int64_t limit,
-          const Print& print) {
-  auto begin = records.begin();
-  if (after) {
-    begin = std::ranges::find(records, *after, &Record::id);
-    if (begin == records.end())
-      throw RequestError(concat("No such object: ", *after), "after", "", 404);
-    ++begin;
-  }
-  const auto end = begin + std::min<std::ptrdiff_t>(records.end() - begin, limit);
-  Json data = Json::array();
-  for (auto at = begin; at != end; ++at) data.push_back(print(*at));
-  const Json first = data.empty() ? Json() : data.front()["id"];
-  const Json last = data.empty() ? Json() : data.back()["id"];
-  return {{"object", "list"},
-          {"data", std::move(data)},
-          {"first_id", first},
-          {"last_id", last},
-          {"has_more", end != records.end()}};
-}
-
-const std::string* find(const std::map<std::string, std::string>& query, const char* name) {
-  const auto found = query.find(name);
-  return found == query.end() ? nullptr : &found->second;
-}
-
 }  // namespace
+
+ApiReply ok(nlohmann::ordered_json body) { return {.body = std::move(body)}; }
 
 ApiReply error_reply(const RequestError& error) {
   ApiReply reply{.status = error.status, .body = error_body(error)};
@@ -89,18 +56,22 @@ std::string checked_model(const std::string& asked, const ServerOptions& options
 }
 
 Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
-         BatchWorker& worker, const ModelSlot& models)
+         BatchWorker& worker, const ModelSlot& models, const Metrics& metrics)
     : options_(options),
       directory_(directory),
       store_(store),
       worker_(worker),
       models_(models),
+      metrics_(metrics),
       started_at_(std::time(nullptr)) {
   const auto add = [&](std::string method, std::vector<std::string> pattern, auto handler) {
     routes_.push_back({std::move(method), std::move(pattern), std::move(handler)});
   };
-  add("GET", {"health"}, [this](const Call&) { return health(); });
-  routes_.back().is_public = true;
+  for (const char* name : {"health", "ready"}) {
+    add("GET", {name}, [this](const Call&) { return health(); });
+    routes_.back().is_public = true;
+  }
+  add("GET", {"metrics"}, [this](const Call&) { return print_metrics(); });
   add("GET", {"v1", "models"}, [this](const Call&) {
     return ok({{"object", "list"}, {"data", Json::array({model_json()})}});
   });
@@ -146,7 +117,9 @@ std::optional<Endpoint> Api::completion_endpoint(const ApiRequest& request) {
   return request.method == "POST" ? endpoint_of(request.path()) : std::nullopt;
 }
 
-bool Api::is_quick(const ApiRequest& request) { return request.path() == "/health"; }
+bool Api::is_quick(const ApiRequest& request) {
+  return request.path() == "/health" || request.path() == "/ready" || request.path() == "/metrics";
+}
 
 void Api::authorize(std::string_view authorization) const {
   if (options_.api_key.empty()) return;
@@ -196,22 +169,18 @@ ApiReply Api::dispatch(const ApiRequest& request) {
   return reply;
 }
 
-std::optional<std::int64_t> Api::Call::limit() const {
-  const std::string* text = find(query, "limit");
-  if (!text) return std::nullopt;
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size())
-    throw RequestError("Invalid type for 'limit': expected an integer.", "limit", "invalid_type");
-  return value;
-}
-
 ApiReply Api::health() {
   const auto model = models_.get();
   if (!model) return {.status = 503, .body = {{"status", "loading"}}};
   if (const std::string failure = model->generator->failure(); !failure.empty())
     return {.status = 503, .body = {{"status", "failed"}, {"message", failure}}};
   return ok({{"status", "ok"}});
+}
+
+ApiReply Api::print_metrics() {
+  const auto model = models_.get();
+  return {.text = metrics_.print(options_.served_model_name, model.get(), worker_.numbers()),
+          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 Json Api::model_json() {
@@ -227,75 +196,6 @@ Json Api::model_json() {
 ApiReply Api::model(const std::string& id) {
   checked_model(id, options_);
   return ok(model_json());
-}
-
-FileRecord Api::find_file(const std::string& id) {
-  auto file = store_.file(id);
-  if (!file) throw RequestError(concat("No such File object: ", id), "id", "", 404);
-  return *file;
-}
-
-ApiReply Api::delete_file(const std::string& id) {
-  find_file(id);
-  if (const auto batch = store_.reader_of(id))
-    throw RequestError(concat("Cannot delete file ", id, ": batch ", *batch, " is using it."), "id",
-                       "", 409);
-  store_.remove_file(id);
-  std::error_code ignored;  // who is reading it reads on; bytes that stay do no harm
-  std::filesystem::remove(directory_.file(id), ignored);
-  return ok({{"id", id}, {"object", "file"}, {"deleted", true}});
-}
-
-ApiReply Api::list_files(const Call& call) {
-  const std::int64_t limit = call.limit().value_or(kMaxFilesListed);
-  if (limit < 1 || limit > kMaxFilesListed)
-    throw RequestError(concat("limit must be between 1 and ", kMaxFilesListed, '.'), "limit");
-  auto files = store_.files();
-  if (const std::string* purpose = find(call.query, "purpose"))
-    std::erase_if(files, [&](const FileRecord& file) { return file.purpose != *purpose; });
-  if (const std::string* order = find(call.query, "order")) {
-    if (*order != "asc" && *order != "desc")
-      throw RequestError(
-          concat("Invalid value: '", *order, "'. Supported values are: 'asc' and 'desc'."), "order",
-          "invalid_value");
-    if (*order == "asc") std::ranges::reverse(files);
-  }
-  return ok(page(files, find(call.query, "after"), limit, file_json));
-}
-
-ApiReply Api::create_batch(const Call& call) {
-  const JobRecord job = parse_batch(parse_json(call.request.body));
-  store_.add_job(job);
-  worker_.enqueue(job.id);
-  return ok(batch_json(job));
-}
-
-ApiReply Api::list_batches(const Call& call) {
-  const std::int64_t limit = call.limit().value_or(20);
-  if (limit < 0 || limit > kMaxBatchesListed)
-    throw RequestError(concat("Invalid 'limit': integer ",
-                              limit < 0 ? "below minimum value. Expected a value >= 0"
-                                        : "above maximum value. Expected a value <= 100",
-                              ", but got ", limit, " instead."),
-                       "limit", limit < 0 ? "integer_below_min_value" : "integer_above_max_value");
-  return ok(page(store_.jobs(), find(call.query, "after"), limit, batch_json));
-}
-
-ApiReply Api::batch(const std::string& id) {
-  const auto job = store_.job(id);
-  if (!job) throw RequestError(concat("No batch found with id '", id, "'."), "", "", 404);
-  return ok(batch_json(*job));
-}
-
-ApiReply Api::cancel_batch(const std::string& id) {
-  const auto job = store_.cancel_job(id, std::time(nullptr));
-  if (!job) throw RequestError(concat("No batch found with id '", id, "'."), "", "", 404);
-  if (job->status == JobStatus::kCancelling)
-    worker_.cancel(id);
-  else if (job->status != JobStatus::kCancelled)
-    throw RequestError(
-        concat("Cannot cancel a batch with status '", status_name(job->status), "'."), "", "", 409);
-  return ok(batch_json(*job));
 }
 
 }  // namespace barge

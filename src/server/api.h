@@ -15,6 +15,7 @@
 #include "jobs/job_store.h"
 #include "server/batch_worker.h"
 #include "server/data_directory.h"
+#include "server/metrics.h"
 #include "server/model_slot.h"
 #include "server/server.h"
 
@@ -38,6 +39,7 @@ struct ApiReply {
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
+ApiReply ok(nlohmann::ordered_json body);
 /// The reply that an error becomes.
 ApiReply error_reply(const RequestError& error);
 
@@ -54,7 +56,7 @@ class Api {
  public:
   /// References must outlive this.
   Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
-      BatchWorker& worker, const ModelSlot& models);
+      BatchWorker& worker, const ModelSlot& models, const Metrics& metrics);
 
   /// Never throws for what is in the request.
   ApiReply handle(const ApiRequest& request);
@@ -84,6 +86,7 @@ class Api {
 
   ApiReply dispatch(const ApiRequest& request);
   ApiReply health();
+  ApiReply print_metrics();
   nlohmann::ordered_json model_json();
   ApiReply model(const std::string& id);
   ApiReply list_files(const Call& call);
@@ -99,6 +102,7 @@ class Api {
   JobStore& store_;
   BatchWorker& worker_;
   const ModelSlot& models_;
+  const Metrics& metrics_;
   const std::int64_t started_at_;
   std::vector<Route> routes_;
 };

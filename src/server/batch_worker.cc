@@ -49,6 +49,18 @@ void BatchWorker::cancel(const std::string& id) {
   changed_.notify_all();
 }
 
+BatchNumbers BatchWorker::numbers() {
+  const std::lock_guard lock(mutex_);
+  BatchNumbers numbers{.waiting = waiting_.size(),
+                       .lines_completed = lines_completed_,
+                       .lines_failed = lines_failed_};
+  for (const auto& [id, running] : running_) {
+    const JobProgress& at = running->progress;
+    numbers.running[id] = {at.total, at.completed, at.failed, at.seconds_left};
+  }
+  return numbers;
+}
+
 void BatchWorker::stop() {
   {
     const std::lock_guard lock(mutex_);
@@ -73,7 +85,7 @@ void BatchWorker::work(std::deque<std::string>& queue) {
       running_[id] = running;
     }
     try {
-      process(id, running->stop);
+      process(id, *running);
     } catch (const std::exception& error) {
       // The disk or the engine, not the batch, is at fault: its answers so far are kept.
       log::error(concat("batch ", id, " was put aside and goes on when the server is started ",
@@ -84,24 +96,24 @@ void BatchWorker::work(std::deque<std::string>& queue) {
   }
 }
 
-void BatchWorker::process(const std::string& id, const std::atomic<bool>& stop) {
+void BatchWorker::process(const std::string& id, Running& running) {
   auto job = store_.job(id);
   if (job && job->status == JobStatus::kInProgress)
     log::info(concat("batch ", id, " goes on: ", job->completed + job->failed, " of ", job->total,
                      " requests are answered"));
   // Whoever cancels it changes its status between two steps, or makes one of them fail.
-  while (job && !is_terminal(job->status) && advance(*job, stop)) job = store_.job(id);
+  while (job && !is_terminal(job->status) && advance(*job, running)) job = store_.job(id);
 }
 
 // One step; false: it goes on in another server.
-bool BatchWorker::advance(JobRecord& job, const std::atomic<bool>& stop) {
+bool BatchWorker::advance(JobRecord& job, Running& running) {
   switch (job.status) {
     case JobStatus::kValidating:
       validate_batch(job);
       break;
     case JobStatus::kInProgress:
       if (!same_identity(job)) return false;
-      if (!run_batch(job, stop)) return store_.job(job.id)->status == JobStatus::kCancelling;
+      if (!run_batch(job, running)) return store_.job(job.id)->status == JobStatus::kCancelling;
       job.status = JobStatus::kFinalizing;
       job.finalizing_at = std::time(nullptr);
       store_.update_job(job, JobStatus::kInProgress);
@@ -167,13 +179,23 @@ JobRunOptions BatchWorker::run_options(const JobRecord& job) const {
 }
 
 // False: stopped on the way.
-bool BatchWorker::run_batch(const JobRecord& job, const std::atomic<bool>& stop) {
+bool BatchWorker::run_batch(const JobRecord& job, Running& running) {
   struct Share {
     explicit Share(std::atomic<int>& count) : count(count) { ++count; }
     ~Share() { --count; }
     std::atomic<int>& count;
   } const share(sharers_);
-  return run_lines(*model_->generator, store_, job.id, run_options(job), {}, stop) ==
+  bool began = true;
+  const auto note = [&](const JobProgress& now) {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(began, false)) {
+      lines_completed_ += now.completed - running.progress.completed;
+      lines_failed_ += now.failed - running.progress.failed;
+    }
+    running.progress = now;
+  };
+  note({.total = job.total, .completed = job.completed, .failed = job.failed});
+  return run_lines(*model_->generator, store_, job.id, run_options(job), note, running.stop) ==
          JobOutcome::kFinished;
 }
 

@@ -13,6 +13,7 @@
 #include "jobs/job_runner.h"
 #include "jobs/job_store.h"
 #include "server/data_directory.h"
+#include "server/metrics.h"
 #include "server/server.h"
 
 namespace barge {
@@ -33,20 +34,22 @@ class BatchWorker {
   void enqueue(const std::string& id);
   /// A job that the store has as cancelling: it ends with the sweep if it runs, else at once.
   void cancel(const std::string& id);
+  BatchNumbers numbers();
   /// Ends the running batches with their sweep; what isn't finished goes on in the next server.
   void stop();
 
  private:
   struct Running {
     std::atomic<bool> stop{false};
+    JobProgress progress;  // guarded by mutex_
   };
 
   void work(std::deque<std::string>& queue);
-  void process(const std::string& id, const std::atomic<bool>& stop);
-  bool advance(JobRecord& job, const std::atomic<bool>& stop);
+  void process(const std::string& id, Running& running);
+  bool advance(JobRecord& job, Running& running);
   void validate_batch(JobRecord& job);
   bool same_identity(const JobRecord& job) const;
-  bool run_batch(const JobRecord& job, const std::atomic<bool>& stop);
+  bool run_batch(const JobRecord& job, Running& running);
   void cancel_rest(JobRecord& job);
   void finalize(JobRecord& job, JobStatus end);
   JobRunOptions run_options(const JobRecord& job) const;
@@ -60,6 +63,7 @@ class BatchWorker {
   bool stop_ = false;
   std::deque<std::string> waiting_, cancelled_;  // the latter have a thread of their own
   std::map<std::string, std::shared_ptr<Running>> running_;
+  std::int64_t lines_completed_ = 0, lines_failed_ = 0;  // since the start
   std::optional<ServedModel> model_;
   std::vector<std::thread> threads_;
 };

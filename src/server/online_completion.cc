@@ -28,9 +28,10 @@ RequestError failure_of(const TextResult& result) {
 }  // namespace
 
 OnlineCompletion::OnlineCompletion(const ServerOptions& options, const ModelSlot& models,
-                                   const asio::any_io_executor& http)
+                                   Metrics& metrics, const asio::any_io_executor& http)
     : options_(options),
       models_(models),
+      metrics_(metrics),
       // Shared with wake-ups that are under way to the HTTP thread.
       alarm_(std::make_shared<asio::steady_timer>(http)),
       inbox_(std::make_shared<CompletionInbox>(
@@ -39,6 +40,7 @@ OnlineCompletion::OnlineCompletion(const ServerOptions& options, const ModelSlot
 OnlineCompletion::~OnlineCompletion() {
   inbox_->close();
   if (missing_ > 0) models_.cancel(ids_);
+  if (started_) count();
 }
 
 void OnlineCompletion::start(Endpoint endpoint, std::string_view body,
@@ -71,6 +73,7 @@ void OnlineCompletion::start(Endpoint endpoint, std::string_view body,
                                     }));
     ++missing_;
   }
+  started_ = true;
 }
 
 asio::awaitable<void> OnlineCompletion::wait(std::chrono::steady_clock::duration longest) {
@@ -118,6 +121,17 @@ std::string OnlineCompletion::events() {
     out += "data: [DONE]\n\n";
   }
   return out;
+}
+
+void OnlineCompletion::count() const {
+  if (!finished() || error_) {
+    for (std::size_t i = 0; i < results_.size(); ++i)
+      metrics_.choice_ended(error_ ? "error" : "abort");
+    return;
+  }
+  for (const TextResult& result : results_) metrics_.choice_ended(reason_name(result.reason));
+  metrics_.completion_took(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count());
 }
 
 ApiReply OnlineCompletion::answer() const {

@@ -14,18 +14,19 @@
 #include "jobs/completion_request.h"
 #include "server/api.h"
 #include "server/completion_inbox.h"
+#include "server/metrics.h"
 #include "server/model_slot.h"
 
 namespace barge {
 
 /// One POST /v1/completions or /v1/chat/completions, from its body to its answer. Lives on the HTTP
 /// thread; `start` and `answer` take long and may be called on another one while nobody else calls.
-/// Destroying it cancels what still runs. After `start` come calls of `wait`, after each `collect`
-/// or, of a stream, `events`, until it is finished.
+/// Destroying it cancels what still runs, and counts how its choices ended. After `start` come
+/// calls of `wait`, after each `collect` or, of a stream, `events`, until it is finished.
 class OnlineCompletion {
  public:
   /// References must outlive it. `http` runs on the HTTP thread.
-  OnlineCompletion(const ServerOptions& options, const ModelSlot& models,
+  OnlineCompletion(const ServerOptions& options, const ModelSlot& models, Metrics& metrics,
                    const boost::asio::any_io_executor& http);
   ~OnlineCompletion();
   OnlineCompletion(const OnlineCompletion&) = delete;
@@ -52,9 +53,11 @@ class OnlineCompletion {
 
  private:
   void accept(std::size_t choice, TextResult result);
+  void count() const;
 
   const ServerOptions& options_;
   const ModelSlot& models_;
+  Metrics& metrics_;
   const std::shared_ptr<boost::asio::steady_timer> alarm_;
   const std::shared_ptr<CompletionInbox> inbox_;
   std::shared_ptr<const ServedModel> model_;  // from `start` on
@@ -62,6 +65,8 @@ class OnlineCompletion {
   std::string id_;
   std::int64_t created_ = 0;
   std::vector<Generator::RequestId> ids_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  bool started_ = false;
   std::vector<TextResult> results_;
   std::size_t missing_ = 0;
   std::optional<RequestError> error_;

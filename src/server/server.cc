@@ -58,7 +58,7 @@ class Server::Impl {
         directory_(options_.data_dir),
         store_(directory_.store()),
         worker_(options_, directory_, store_),
-        api_(options_, directory_, store_, worker_, models_),
+        api_(options_, directory_, store_, worker_, models_, metrics_),
         acceptor_(listen(io_, options_.host, options_.port)),
         port_(acceptor_.local_endpoint().port()) {
     directory_.clear_uploads();
@@ -107,7 +107,7 @@ class Server::Impl {
   }
 
   asio::awaitable<void> accept() {
-    const SessionContext context{options_, directory_, store_, api_, models_, pool_};
+    const SessionContext context{options_, directory_, store_, api_, models_, metrics_, pool_};
     for (;;) {
       boost::system::error_code error;
       tcp::socket socket =
@@ -129,6 +129,7 @@ class Server::Impl {
   JobStore store_;
   BatchWorker worker_;
   ModelSlot models_;
+  Metrics metrics_;
   Api api_;
   asio::thread_pool pool_{4};  // so that a slow disk and a few long prompts leave one free
   asio::io_context io_{1};     // destroyed before all that its sessions use

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/engine_stats.h"
 #include "engine/generator.h"
 #include "jobs/job_store.h"
 #include "jobs/lookahead.h"
@@ -23,6 +24,13 @@ struct ServerOptions {
   std::size_t max_batch_requests = 50'000;
 };
 
+/// What /metrics shows of the engine.
+struct EngineNumbers {
+  EngineStats stats;
+  PerTier<std::size_t> kv_capacity_bytes;                 // as planned
+  double sweep_seconds = 0, predicted_sweep_seconds = 0;  // of all sweeps; predicted by the plan
+};
+
 /// What answers, once it is loaded.
 struct ServedModel {
   Generator* generator = nullptr;  // must live until the server is stopped
@@ -30,6 +38,7 @@ struct ServedModel {
   Lookahead lookahead;    // of all batches that run, together
   int max_model_len = 0;  // shown by /v1/models; 0: not shown
   std::function<std::int64_t()> live_tokens;  // see JobRunOptions; may be empty
+  std::function<EngineNumbers()> numbers;     // for /metrics; quick; may be empty
 };
 
 /// OpenAI's Files, Batches and completions over HTTP. A few batches run at once, taken up in the

@@ -48,6 +48,7 @@ class Session {
                        std::string(header.target()),
                        std::string(header[http::field::authorization]),
                        {}};
+    const auto began = std::chrono::steady_clock::now();
     const auto endpoint = Api::completion_endpoint(request);
     std::optional<ApiReply> reply;  // none: it was sent
     bool refused_body = false;
@@ -73,8 +74,22 @@ class Session {
     }
     if (refused_body) connection_.give_up();
     if (reply) co_await connection_.send(*reply);
+    note(request, began);
     if (refused_body) co_await connection_.drain();
     co_return connection_.keeps_alive();
+  }
+
+  // Reading, which clients do again and again, is told only to those who debug.
+  void note(const ApiRequest& request, std::chrono::steady_clock::time_point began) {
+    const int status = connection_.status();
+    context_.metrics.answered(status);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    const std::string line = concat(connection_.request_id(), ' ', request.method, ' ',
+                                    request.path(), ' ', status, " after ", took.count(), " s");
+    if (request.method == "GET" && status < 400)
+      log::debug(line);
+    else
+      log::info(line);
   }
 
   asio::awaitable<ApiReply> handle(const ApiRequest& request) {
@@ -115,7 +130,8 @@ class Session {
 
   // None: the answer was streamed.
   asio::awaitable<std::optional<ApiReply>> complete(Endpoint endpoint, const std::string& body) {
-    OnlineCompletion completion(context_.options, context_.models, connection_.executor());
+    OnlineCompletion completion(context_.options, context_.models, context_.metrics,
+                                connection_.executor());
     std::optional<ApiReply> refusal;
     const auto attempt = [&](const auto& step) {
       try {
@@ -142,6 +158,9 @@ class Session {
       }
     }
     connection_.unwatch();
+    if (completion.hung_up())
+      log::info(
+          concat(connection_.request_id(), ": the client went away, its request was cancelled"));
     if (completion.hung_up()) throw boost::system::system_error(asio::error::connection_reset);
     if (completion.streams()) co_return std::nullopt;
     ApiReply reply;

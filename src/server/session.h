@@ -5,6 +5,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "server/api.h"
+#include "server/metrics.h"
 #include "server/model_slot.h"
 
 namespace barge {
@@ -16,6 +17,7 @@ struct SessionContext {
   JobStore& store;
   Api& api;
   const ModelSlot& models;
+  Metrics& metrics;
   boost::asio::thread_pool& pool;  // for work that would hold up the others
 };
 
