@@ -47,6 +47,8 @@ struct Options {
   std::string host = "127.0.0.1";
   int port = 8000;
   std::string api_key;
+  std::filesystem::path api_key_file;
+  bool allow_anonymous = false;
   std::filesystem::path data_dir;
 
   // Pack, probe, plan, tokenize

@@ -8,6 +8,7 @@
 #include "cli/workload.h"
 #include "core/errors.h"
 #include "core/log.h"
+#include "server/api_keys.h"
 #include "server/server.h"
 
 namespace barge {
@@ -20,7 +21,9 @@ void serve(const Options& o) {
   options.data_dir = o.data_dir.empty() ? cache_directory_of(o) / "jobs" : o.data_dir;
   options.served_model_name =
       !o.served_model_name.empty() ? o.served_model_name : default_served_name(o.model);
-  options.api_key = o.api_key;
+  if (!o.api_key_file.empty()) options.api_keys = read_keys(o.api_key_file);
+  if (!o.api_key.empty()) options.api_keys.push_back(o.api_key);
+  options.allow_anonymous = o.allow_anonymous;
   options.seed = o.seed;
   Server server(options);
   log::info(concat("listening on http://", o.host, ":", server.port(), ", loading ", o.model));
@@ -66,6 +69,12 @@ void add_serve(CLI::App& app) {
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   command->add_option("--api-key", o->api_key, "that clients must send; default: none");
+  command
+      ->add_option("--api-key-file", o->api_key_file,
+                   "keys, one a line: each sees its own files and batches")
+      ->check(CLI::ExistingFile);
+  command->add_flag("--allow-anonymous", o->allow_anonymous,
+                    "listen also where other machines can reach it without a key");
   command->add_option("--data-dir", o->data_dir, "files and jobs; default: in the cache directory");
   add_machine_flags(*command, *o);
   add_policy_flags(*command, *o);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/errors.h"
+#include "jobs/job_schema.h"
 #include "jobs/sqlite.h"
 
 namespace barge {
@@ -13,40 +14,11 @@ namespace {
 constexpr std::array kStatusNames = {"validating", "in_progress", "finalizing", "completed",
                                      "failed",     "cancelling",  "cancelled",  "expired"};
 
-constexpr const char* kFirstSchema = R"sql(
-CREATE TABLE files (
-  id TEXT PRIMARY KEY, filename TEXT NOT NULL, purpose TEXT NOT NULL,
-  bytes INTEGER NOT NULL, created_at INTEGER NOT NULL);
-CREATE TABLE jobs (
-  id TEXT PRIMARY KEY, endpoint TEXT NOT NULL, input_file_id TEXT NOT NULL,
-  completion_window TEXT NOT NULL, metadata TEXT NOT NULL,
-  status TEXT NOT NULL, model TEXT, output_file_id TEXT, error_file_id TEXT,
-  errors TEXT NOT NULL, identity TEXT NOT NULL,
-  created_at INTEGER NOT NULL, in_progress_at INTEGER, finalizing_at INTEGER,
-  completed_at INTEGER, failed_at INTEGER, total INTEGER NOT NULL,
-  completed INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,
-  prompt_tokens INTEGER NOT NULL DEFAULT 0, generated_tokens INTEGER NOT NULL DEFAULT 0,
-  output_bytes INTEGER NOT NULL DEFAULT 0, error_bytes INTEGER NOT NULL DEFAULT 0,
-  logits_hash INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE answers (
-  job TEXT NOT NULL, line INTEGER NOT NULL, status INTEGER NOT NULL,
-  PRIMARY KEY (job, line)) WITHOUT ROWID;
-)sql";
-
-constexpr const char* kCancelling = R"sql(
-ALTER TABLE jobs ADD COLUMN cancelling_at INTEGER;
-ALTER TABLE jobs ADD COLUMN cancelled_at INTEGER;
-)sql";
-
-// Entry i makes version i + 1 of version i. What is here stays: stores of all ages are about.
-constexpr std::array kSteps = {kFirstSchema, kCancelling};
-constexpr std::int64_t kVersion = kSteps.size();
-
 constexpr const char* kJobColumns =
     "SELECT id, endpoint, input_file_id, completion_window, metadata, status, model, "
     "output_file_id, error_file_id, errors, identity, created_at, in_progress_at, finalizing_at, "
     "completed_at, failed_at, total, completed, failed, prompt_tokens, generated_tokens, "
-    "output_bytes, error_bytes, logits_hash, cancelling_at, cancelled_at FROM jobs ";
+    "output_bytes, error_bytes, logits_hash, cancelling_at, cancelled_at, owner FROM jobs ";
 
 JobStatus status_of(const std::string& name) {
   for (std::size_t i = 0; i < kStatusNames.size(); ++i)
@@ -79,11 +51,12 @@ JobRecord read_job(Statement& row) {
   job.logits_hash = static_cast<std::uint64_t>(row.integer(column++));
   job.cancelling_at = row.maybe_integer(column++);
   job.cancelled_at = row.maybe_integer(column++);
+  job.owner = row.text(column++);
   return job;
 }
 
 FileRecord read_file(Statement& row) {
-  return {row.text(0), row.text(1), row.text(2), row.integer(3), row.integer(4)};
+  return {row.text(0), row.text(1), row.text(2), row.integer(3), row.integer(4), row.text(5)};
 }
 
 std::string identity_text(const Identity& identity) {
@@ -120,20 +93,20 @@ class JobStore::Impl {
     version.bind().step();
     const auto found = version.integer(0);
     version.bind();
-    if (found == kVersion) return;
-    if (found > kVersion)
+    if (found == kSchemaVersion) return;
+    if (found > kSchemaVersion)
       throw FormatError(concat("the job store ", path.string(), " has format version ", found,
-                               ", this barge reads up to ", kVersion,
+                               ", this barge reads up to ", kSchemaVersion,
                                "; use the barge that wrote it or another directory"));
     Sqlite::Transaction transaction(db);
-    for (std::int64_t i = found; i < kVersion; ++i) db.execute(kSteps[i]);
-    db.execute(concat("PRAGMA user_version = ", kVersion).c_str());
+    for (std::int64_t i = found; i < kSchemaVersion; ++i) db.execute(kSchemaSteps[i]);
+    db.execute(concat("PRAGMA user_version = ", kSchemaVersion).c_str());
     transaction.commit();
   }
 
   void insert_file(const FileRecord& file) {
-    Statement(db, "INSERT INTO files VALUES (?, ?, ?, ?, ?)")
-        .bind(file.id, file.filename, file.purpose, file.bytes, file.created_at)
+    Statement(db, "INSERT INTO files VALUES (?, ?, ?, ?, ?, ?)")
+        .bind(file.id, file.filename, file.purpose, file.bytes, file.created_at, file.owner)
         .run();
   }
 
@@ -175,12 +148,12 @@ void JobStore::add_job(const JobRecord& job) {
   Statement(impl_->db,
             "INSERT INTO jobs (id, endpoint, input_file_id, completion_window, metadata, status, "
             "model, output_file_id, error_file_id, errors, identity, created_at, in_progress_at, "
-            "finalizing_at, completed_at, failed_at, total) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            "finalizing_at, completed_at, failed_at, total, owner) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(job.id, job.endpoint, job.input_file_id, job.completion_window, job.metadata_json,
             std::string(status_name(job.status)), job.model, job.output_file_id, job.error_file_id,
             job.errors_json, identity_text(job.identity), job.created_at, job.in_progress_at,
-            job.finalizing_at, job.completed_at, job.failed_at, job.total)
+            job.finalizing_at, job.completed_at, job.failed_at, job.total, job.owner)
       .run();
 }
 

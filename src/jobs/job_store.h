@@ -17,6 +17,7 @@ struct FileRecord {
   std::string filename;  // the user's word: never a path
   std::string purpose;
   std::int64_t bytes = 0, created_at = 0;  // Unix seconds
+  std::string owner;                       // a hash of whose it is; empty: everybody's
 };
 
 enum class JobStatus {
@@ -47,6 +48,7 @@ struct JobRecord {
   std::optional<std::string> model, output_file_id, error_file_id;
   std::string errors_json = "null";
   Identity identity;  // empty until it runs
+  std::string owner;  // as a file's
   std::int64_t created_at = 0;
   std::optional<std::int64_t> in_progress_at, finalizing_at, completed_at, failed_at;
   std::optional<std::int64_t> cancelling_at, cancelled_at;

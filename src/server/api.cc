@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "jobs/body_fields.h"
 #include "jobs/completion_response.h"
+#include "server/batches.h"
 #include "server/file_upload.h"
 #include "server/target.h"
 #include "server/tokenizer_api.h"
@@ -13,14 +14,6 @@ namespace barge {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Constant in time, so that a key can't be found letter by letter.
-bool same_secret(std::string_view a, std::string_view b) {
-  unsigned char difference = a.size() != b.size();
-  for (std::size_t i = 0; i < a.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? 0 : b[i % b.size()]));
-  return difference == 0;
-}
 
 }  // namespace
 
@@ -58,6 +51,7 @@ std::string checked_model(const std::string& asked, const ServerOptions& options
 Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
          BatchWorker& worker, const ModelSlot& models, const Metrics& metrics)
     : options_(options),
+      keys_(options.api_keys),
       directory_(directory),
       store_(store),
       worker_(worker),
@@ -96,17 +90,16 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
     throw RequestError("Files are uploaded as 'multipart/form-data'.", "", "", 415);
   });
   add("GET", {"v1", "files", "*"},
-      [this](const Call& call) { return ok(file_json(find_file(call.captures[0]))); });
-  add("DELETE", {"v1", "files", "*"},
-      [this](const Call& call) { return delete_file(call.captures[0]); });
-  add("GET", {"v1", "files", "*", "content"}, [this](const Call& call) {
-    return ApiReply{.file = directory_.file(find_file(call.captures[0]).id)};
-  });
+      [this](const Call& call) { return ok(file_json(find_file(call))); });
+  add("DELETE", {"v1", "files", "*"}, [this](const Call& call) { return delete_file(call); });
+  add("GET", {"v1", "files", "*", "content"},
+      [this](const Call& call) { return ApiReply{.file = directory_.file(find_file(call).id)}; });
   add("GET", {"v1", "batches"}, [this](const Call& call) { return list_batches(call); });
   add("POST", {"v1", "batches"}, [this](const Call& call) { return create_batch(call); });
-  add("GET", {"v1", "batches", "*"}, [this](const Call& call) { return batch(call.captures[0]); });
+  add("GET", {"v1", "batches", "*"},
+      [this](const Call& call) { return ok(batch_json(find_batch(call))); });
   add("POST", {"v1", "batches", "*", "cancel"},
-      [this](const Call& call) { return cancel_batch(call.captures[0]); });
+      [this](const Call& call) { return cancel_batch(call); });
 }
 
 bool Api::is_upload(const ApiRequest& request) {
@@ -119,19 +112,6 @@ std::optional<Endpoint> Api::completion_endpoint(const ApiRequest& request) {
 
 bool Api::is_quick(const ApiRequest& request) {
   return request.path() == "/health" || request.path() == "/ready" || request.path() == "/metrics";
-}
-
-void Api::authorize(std::string_view authorization) const {
-  if (options_.api_key.empty()) return;
-  constexpr std::string_view kScheme = "Bearer ";
-  if (authorization.empty())
-    throw RequestError(
-        "You didn't provide an API key. Send it in an Authorization header: "
-        "'Authorization: Bearer YOUR_KEY'.",
-        "", "invalid_api_key", 401);
-  if (!authorization.starts_with(kScheme) ||
-      !same_secret(authorization.substr(kScheme.size()), options_.api_key))
-    throw RequestError("Incorrect API key provided.", "", "invalid_api_key", 401);
 }
 
 ApiReply Api::handle(const ApiRequest& request) {
@@ -156,8 +136,9 @@ ApiReply Api::dispatch(const ApiRequest& request) {
       allowed += (allowed.empty() ? "" : ", ") + route.method;
       continue;
     }
-    if (!route.is_public) authorize(request.authorization);
-    return route.handler({request, std::move(*captures), target.query()});
+    std::string owner;
+    if (!route.is_public) owner = authorize(request.authorization);
+    return route.handler({request, std::move(*captures), target.query(), std::move(owner)});
   }
   authorize(request.authorization);
   if (allowed.empty())

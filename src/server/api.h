@@ -13,6 +13,7 @@
 #include "core/errors.h"
 #include "jobs/batch_line.h"
 #include "jobs/job_store.h"
+#include "server/api_keys.h"
 #include "server/batch_worker.h"
 #include "server/data_directory.h"
 #include "server/metrics.h"
@@ -67,14 +68,18 @@ class Api {
   static std::optional<Endpoint> completion_endpoint(const ApiRequest& request);
   /// Whether `handle` returns at once.
   static bool is_quick(const ApiRequest& request);
-  /// Throws RequestError (401) unless the key is right or none is asked for.
-  void authorize(std::string_view authorization) const;
+  /// Who it is that calls (ApiKeys). Throws RequestError (401) for a wrong key.
+  std::string authorize(std::string_view authorization) const { return keys_.owner(authorization); }
 
  private:
   struct Call {  // a request taken apart
     const ApiRequest& request;
     std::vector<std::string> captures;  // of the route's "*"
     std::map<std::string, std::string> query;
+    std::string owner;  // who calls: sees what is theirs and what is everybody's
+    bool may_see(const std::string& owner_of_it) const {
+      return owner.empty() || owner_of_it.empty() || owner == owner_of_it;
+    }
     std::optional<std::int64_t> limit() const;
   };
   struct Route {
@@ -90,14 +95,15 @@ class Api {
   nlohmann::ordered_json model_json();
   ApiReply model(const std::string& id);
   ApiReply list_files(const Call& call);
-  FileRecord find_file(const std::string& id);
-  ApiReply delete_file(const std::string& id);
+  FileRecord find_file(const Call& call);
+  JobRecord find_batch(const Call& call);
+  ApiReply delete_file(const Call& call);
   ApiReply create_batch(const Call& call);
   ApiReply list_batches(const Call& call);
-  ApiReply batch(const std::string& id);
-  ApiReply cancel_batch(const std::string& id);
+  ApiReply cancel_batch(const Call& call);
 
   const ServerOptions& options_;
+  const ApiKeys keys_;
   const DataDirectory& directory_;
   JobStore& store_;
   BatchWorker& worker_;

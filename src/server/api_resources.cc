@@ -56,14 +56,24 @@ std::optional<std::int64_t> Api::Call::limit() const {
   return value;
 }
 
-FileRecord Api::find_file(const std::string& id) {
+FileRecord Api::find_file(const Call& call) {
+  const std::string& id = call.captures[0];
   auto file = store_.file(id);
-  if (!file) throw RequestError(concat("No such File object: ", id), "id", "", 404);
+  if (!file || !call.may_see(file->owner))
+    throw RequestError(concat("No such File object: ", id), "id", "", 404);
   return *file;
 }
 
-ApiReply Api::delete_file(const std::string& id) {
-  find_file(id);
+JobRecord Api::find_batch(const Call& call) {
+  const std::string& id = call.captures[0];
+  auto job = store_.job(id);
+  if (!job || !call.may_see(job->owner))
+    throw RequestError(concat("No batch found with id '", id, "'."), "", "", 404);
+  return *job;
+}
+
+ApiReply Api::delete_file(const Call& call) {
+  const std::string id = find_file(call).id;
   if (const auto batch = store_.reader_of(id))
     throw RequestError(concat("Cannot delete file ", id, ": batch ", *batch, " is using it."), "id",
                        "", 409);
@@ -78,6 +88,7 @@ ApiReply Api::list_files(const Call& call) {
   if (limit < 1 || limit > kMaxFilesListed)
     throw RequestError(concat("limit must be between 1 and ", kMaxFilesListed, '.'), "limit");
   auto files = store_.files();
+  std::erase_if(files, [&](const FileRecord& file) { return !call.may_see(file.owner); });
   if (const std::string* purpose = find(call.query, "purpose"))
     std::erase_if(files, [&](const FileRecord& file) { return file.purpose != *purpose; });
   if (const std::string* order = find(call.query, "order")) {
@@ -91,7 +102,8 @@ ApiReply Api::list_files(const Call& call) {
 }
 
 ApiReply Api::create_batch(const Call& call) {
-  const JobRecord job = parse_batch(parse_json(call.request.body));
+  JobRecord job = parse_batch(parse_json(call.request.body));
+  job.owner = call.owner;
   store_.add_job(job);
   worker_.enqueue(job.id);
   return ok(batch_json(job));
@@ -105,24 +117,20 @@ ApiReply Api::list_batches(const Call& call) {
                                         : "above maximum value. Expected a value <= 100",
                               ", but got ", limit, " instead."),
                        "limit", limit < 0 ? "integer_below_min_value" : "integer_above_max_value");
-  return ok(page(store_.jobs(), find(call.query, "after"), limit, batch_json));
+  auto jobs = store_.jobs();
+  std::erase_if(jobs, [&](const JobRecord& job) { return !call.may_see(job.owner); });
+  return ok(page(jobs, find(call.query, "after"), limit, batch_json));
 }
 
-ApiReply Api::batch(const std::string& id) {
-  const auto job = store_.job(id);
-  if (!job) throw RequestError(concat("No batch found with id '", id, "'."), "", "", 404);
-  return ok(batch_json(*job));
-}
-
-ApiReply Api::cancel_batch(const std::string& id) {
-  const auto job = store_.cancel_job(id, std::time(nullptr));
-  if (!job) throw RequestError(concat("No batch found with id '", id, "'."), "", "", 404);
-  if (job->status == JobStatus::kCancelling)
-    worker_.cancel(id);
-  else if (job->status != JobStatus::kCancelled)
-    throw RequestError(
-        concat("Cannot cancel a batch with status '", status_name(job->status), "'."), "", "", 409);
-  return ok(batch_json(*job));
+ApiReply Api::cancel_batch(const Call& call) {
+  find_batch(call);
+  const JobRecord job = *store_.cancel_job(call.captures[0], std::time(nullptr));
+  if (job.status == JobStatus::kCancelling)
+    worker_.cancel(job.id);
+  else if (job.status != JobStatus::kCancelled)
+    throw RequestError(concat("Cannot cancel a batch with status '", status_name(job.status), "'."),
+                       "", "", 409);
+  return ok(batch_json(job));
 }
 
 }  // namespace barge

@@ -131,7 +131,8 @@ void BatchWorker::validate_batch(JobRecord& job) {
   const JobStatus was = job.status;
   const LineRules rules{endpoint_of(job.endpoint), {options_.served_model_name}};
   Validation found;
-  if (store_.file(job.input_file_id))
+  const auto file = store_.file(job.input_file_id);
+  if (file && (file->owner.empty() || job.owner.empty() || file->owner == job.owner))
     found = validate(directory_.file(job.input_file_id), rules,
                      {.max_requests = options_.max_batch_requests});
   else
@@ -222,6 +223,7 @@ void BatchWorker::finalize(JobRecord& job, JobStatus end) {
     FileRecord file{.id = derived_id("file-", job.id + kind), .purpose = "batch_output"};
     file.filename = job.id + '_' + kind + ".jsonl";
     file.bytes = bytes;
+    file.owner = job.owner;
     file.created_at = std::time(nullptr);
     std::error_code error;
     std::filesystem::rename(partial, directory_.file(file.id), error);

@@ -27,9 +27,10 @@ constexpr std::array<std::string_view, 6> kPurposes = {"assistants", "batch",   
 }  // namespace
 
 FileUpload::FileUpload(const DataDirectory& directory, std::string_view content_type,
-                       std::int64_t max_file_bytes)
+                       std::int64_t max_file_bytes, std::string owner)
     : directory_(directory),
       max_file_bytes_(max_file_bytes),
+      owner_(std::move(owner)),
       parser_(MultipartParser::boundary_of(content_type), *this) {}
 
 FileUpload::~FileUpload() {
@@ -92,7 +93,7 @@ FileRecord FileUpload::finish(JobStore& store) {
   const auto path = directory_.file(id_);
   if (rename(temporary_.c_str(), path.c_str()) != 0) fail("finish");
   sync_directory(directory_.files());
-  const FileRecord file{id_, *filename_, *purpose_, file_bytes_, std::time(nullptr)};
+  const FileRecord file{id_, *filename_, *purpose_, file_bytes_, std::time(nullptr), owner_};
   try {
     store.add_file(file);
   } catch (...) {

@@ -19,7 +19,7 @@ class FileUpload final : private FormSink {
  public:
   /// Throws RequestError if `content_type` isn't a form's, IoError if the file can't be made.
   FileUpload(const DataDirectory& directory, std::string_view content_type,
-             std::int64_t max_file_bytes);
+             std::int64_t max_file_bytes, std::string owner);
   ~FileUpload() override;
   FileUpload(const FileUpload&) = delete;
   FileUpload& operator=(const FileUpload&) = delete;
@@ -39,6 +39,7 @@ class FileUpload final : private FormSink {
 
   const DataDirectory& directory_;
   const std::int64_t max_file_bytes_;
+  const std::string owner_;
   const std::string id_ = random_id("file-");
   const std::filesystem::path temporary_ = directory_.upload(id_);
   MultipartParser parser_;

@@ -30,7 +30,9 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_t port) {
+tcp::acceptor listen(asio::io_context& io, const ServerOptions& options) {
+  const std::string& host = options.host;
+  const std::uint16_t port = options.port;
   const auto fail = [&](const boost::system::error_code& error) {
     throw IoError(concat("cannot listen on ", host, " port ", port, ": ", error.message(),
                          "; choose another --host or --port"));
@@ -40,6 +42,10 @@ tcp::acceptor listen(asio::io_context& io, const std::string& host, std::uint16_
   const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
   if (error) fail(error);
   const tcp::endpoint endpoint = found.begin()->endpoint();
+  if (options.api_keys.empty() && !options.allow_anonymous && !endpoint.address().is_loopback())
+    throw ConfigError(concat("refusing to listen on ", host, ", which other machines may reach, ",
+                             "without a key: pass --api-key or --api-key-file, or ",
+                             "--allow-anonymous if everybody may use it"));
   tcp::acceptor acceptor(io);
   acceptor.open(endpoint.protocol(), error);
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
@@ -59,7 +65,7 @@ class Server::Impl {
         store_(directory_.store()),
         worker_(options_, directory_, store_),
         api_(options_, directory_, store_, worker_, models_, metrics_),
-        acceptor_(listen(io_, options_.host, options_.port)),
+        acceptor_(listen(io_, options_)),
         port_(acceptor_.local_endpoint().port()) {
     directory_.clear_uploads();
     asio::co_spawn(io_, accept(), asio::detached);

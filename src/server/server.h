@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/engine_stats.h"
 #include "engine/generator.h"
@@ -18,8 +19,9 @@ struct ServerOptions {
   std::uint16_t port = 8000;       // 0: any that is free
   std::filesystem::path data_dir;  // files and jobs; made if it isn't there
   std::string served_model_name;
-  std::string api_key;     // empty: none is asked for
-  std::uint64_t seed = 0;  // of requests that bring none
+  std::vector<std::string> api_keys;  // that clients may send; empty: none is asked for
+  bool allow_anonymous = false;       // without keys also where other machines can reach it
+  std::uint64_t seed = 0;             // of requests that bring none
   std::int64_t max_file_bytes = std::int64_t{200} << 20;
   std::size_t max_batch_requests = 50'000;
 };
@@ -50,7 +52,8 @@ struct ServedModel {
 class Server {
  public:
   /// Listens at once; /health says 503 until `serve`. Throws IoError: the address is in use,
-  /// data_dir can't be written or belongs to another process.
+  /// data_dir can't be written or belongs to another process. ConfigError: other machines can reach
+  /// it, and no key is asked for.
   explicit Server(const ServerOptions& options);
   /// Stops.
   ~Server();

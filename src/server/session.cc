@@ -54,8 +54,8 @@ class Session {
     bool refused_body = false;
     try {
       if (Api::is_upload(request) && HttpConnection::has_body(parser)) {
-        context_.api.authorize(request.authorization);
-        reply = co_await upload(parser);
+        const std::string owner = context_.api.authorize(request.authorization);
+        reply = co_await upload(parser, owner);
       } else if (endpoint) {
         context_.api.authorize(request.authorization);
         request.body = co_await connection_.read_body(parser);
@@ -102,9 +102,9 @@ class Session {
     co_return reply;
   }
 
-  asio::awaitable<ApiReply> upload(HeaderParser& header) {
+  asio::awaitable<ApiReply> upload(HeaderParser& header, const std::string& owner) {
     const std::int64_t max_bytes = context_.options.max_file_bytes;
-    FileUpload file(context_.directory, header.get()[http::field::content_type], max_bytes);
+    FileUpload file(context_.directory, header.get()[http::field::content_type], max_bytes, owner);
     if (header.content_length().value_or(0) > static_cast<std::uint64_t>(max_bytes + kFormBytes))
       throw RequestError(concat("File is too large. The limit is ", max_bytes, " bytes."), "file",
                          "file_too_large", 413);

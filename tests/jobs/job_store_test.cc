@@ -21,6 +21,7 @@ JobRecord example(const std::string& id) {
   job.metadata_json = R"({"a":"b"})";
   job.identity = {{"dtype", "float32"}, {"model", "caf\xc3\xa9"}};
   job.created_at = 17;
+  job.owner = "0123";
   job.total = 3;
   return job;
 }
@@ -48,6 +49,7 @@ TEST(JobStore, KeepsAJobThroughReopening) {
   EXPECT_EQ(job.output_file_id, std::nullopt);
   EXPECT_EQ(job.identity, example("").identity);
   EXPECT_EQ(job.metadata_json, R"({"a":"b"})");
+  EXPECT_EQ(job.owner, "0123");
   EXPECT_EQ(job.completed, 1);
   EXPECT_EQ(job.failed, 1);
   EXPECT_EQ(job.prompt_tokens, 10);
@@ -105,9 +107,10 @@ TEST(JobStore, AddsFilesInTheStepThatFinishesAJob) {
   JobRecord job = *store.job("a");
   job.status = JobStatus::kCompleted;
   job.output_file_id = "file-2";
-  const FileRecord files[] = {{"file-2", "out'; DROP TABLE jobs; --", "batch_output", 5, 19}};
+  const FileRecord files[] = {{"file-2", "out'; DROP TABLE jobs; --", "batch_output", 5, 19, "me"}};
   store.update_job(job, JobStatus::kValidating, files);
   EXPECT_EQ(store.file("file-2")->filename, files[0].filename);
+  EXPECT_EQ(store.file("file-2")->owner, "me");
   EXPECT_FALSE(store.file("file-3"));
   EXPECT_EQ(store.files().size(), 1u);
   EXPECT_THROW(store.add_file(files[0]), IoError);
@@ -168,8 +171,10 @@ TEST(JobStore, TakesOverAStoreOfTheFirstVersion) {
   }
   sqlite3* db = nullptr;  // what later versions added is taken away
   sqlite3_open((directory / "db").c_str(), &db);
-  for (const char* sql : {"ALTER TABLE jobs DROP COLUMN cancelling_at",
-                          "ALTER TABLE jobs DROP COLUMN cancelled_at", "PRAGMA user_version = 1"})
+  for (const char* sql :
+       {"ALTER TABLE jobs DROP COLUMN cancelling_at", "ALTER TABLE jobs DROP COLUMN cancelled_at",
+        "ALTER TABLE jobs DROP COLUMN owner", "ALTER TABLE files DROP COLUMN owner",
+        "PRAGMA user_version = 1"})
     ASSERT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
   sqlite3_close(db);
   JobStore store(directory / "db");

@@ -253,7 +253,7 @@ TEST_F(CompletionsTest, AskForPatienceWhileTheModelLoads) {
 }
 
 TEST_F(CompletionsTest, AskForTheKey) {
-  options_.api_key = "secret";
+  options_.api_keys = {"other", "secret"};
   start();
   EXPECT_EQ(post(kChat, chat()).status, 401);
   EXPECT_EQ(call("POST", kChat, chat().dump(), "Authorization: Bearer secret\r\n").status, 200);

@@ -50,7 +50,7 @@ TEST_F(ServerTest, SaysInMetricsWhatItDid) {
 }
 
 TEST_F(ServerTest, GivesMetricsToThoseWithItsKeyAndReadinessToAll) {
-  options_.api_key = "secret";
+  options_.api_keys = {"other", "secret"};
   start();
   EXPECT_EQ(call("GET", "/ready").status, 200);
   EXPECT_EQ(call("GET", "/metrics").status, 401);

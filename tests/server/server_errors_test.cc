@@ -98,7 +98,7 @@ TEST_F(ServerTest, ChecksEveryFieldOfABatch) {
 }
 
 TEST_F(ServerTest, AsksForItsKey) {
-  options_.api_key = "secret";
+  options_.api_keys = {"other", "secret"};
   start();
   EXPECT_EQ(call("GET", "/health").status, 200);
   EXPECT_EQ(call("GET", "/v1/models").status, 401);

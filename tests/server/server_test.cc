@@ -253,6 +253,7 @@ TEST_F(ServerTest, SaysWhyItCannotStart) {
   second.port = server_->port();
   EXPECT_THROW(Server{second}, IoError);
   second.port = 0;
+  second.allow_anonymous = true;
   second.host = "256.1.1.1";
   EXPECT_THROW(Server{second}, IoError);
   write_file(directory_ / "file", "");
