@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "cli/commands.h"
@@ -13,6 +14,12 @@
 
 namespace barge {
 namespace {
+
+// A completion on-line needn't wait for a sequence of a batch to end while fewer than these run; it
+// costs batches as much of their throughput. Small blocks have none to spare.
+int reserved_of(int block_sequences) {
+  return block_sequences < 16 ? 0 : std::max(1, block_sequences / 32);
+}
 
 void serve(const Options& o) {
   ServerOptions options;
@@ -32,6 +39,7 @@ void serve(const Options& o) {
   Workload job = workload_of(draw_lengths(o, 1000));
   job.longest = 0;
   Session session(o, job);
+  session.reserved_sequences = reserved_of(session.plan.policy.block_sequences());
   session.load(o);
   ServedModel model;
   model.generator = session.text.get();

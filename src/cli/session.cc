@@ -86,6 +86,7 @@ void Session::load(const Options& o, bool hash_logits) {
   options.eos.assign(tokenizer->eos().begin(), tokenizer->eos().end());
   options.hash_logits = hash_logits;
   options.attention_threads = o.threads;
+  options.reserved_sequences = reserved_sequences;
   options.on_sweep = [this](const SweepRecord& sweep) {
     watch->add(sweep);
     if (on_sweep) on_sweep(sweep);

@@ -58,6 +58,7 @@ class Session {
   Plan plan;
   std::optional<PlanWatch> watch;                    // sees the sweeps, on the engine's thread
   std::function<void(const SweepRecord&)> on_sweep;  // so does this, if set
+  int reserved_sequences = 0;                        // of the engine's block, for urgent requests
   std::unique_ptr<Engine> engine;                    // these two only after `load`
   std::unique_ptr<TextEngine> text;
 };

@@ -25,29 +25,25 @@ void AdmissionQueue::add(std::unique_ptr<Sequence> sequence) {
   order_of(waiting).insert(&waiting);
 }
 
-AdmissionQueue::Order& AdmissionQueue::next_order() {
+Sequence* AdmissionQueue::front(Place place) {
   const bool others_turn = urgent_in_row_ >= kUrgentInRow && !order_.empty();
-  return urgent_.empty() || others_turn ? order_ : urgent_;
-}
-
-Sequence* AdmissionQueue::front() {
-  const Order& order = next_order();
+  const bool urgent = place == Place::kUrgentOnes || (!urgent_.empty() && !others_turn);
+  const Order& order = urgent ? urgent_ : order_;
   if (order.empty()) return nullptr;
-  const Waiting& first = **order.begin();
-  if (&order == &order_ && first.batch == arriving_) ++arriving_;
-  return first.sequence.get();
+  front_ = *order.begin();
+  if (!urgent && front_->batch == arriving_) ++arriving_;
+  return front_->sequence.get();
 }
 
 std::unique_ptr<Sequence> AdmissionQueue::pop() {
-  auto sequence = take((*next_order().begin())->sequence->id);
+  auto sequence = take(front_->sequence->id);
   urgent_in_row_ = sequence->request.urgent ? urgent_in_row_ + 1 : 0;
   return sequence;
 }
 
 void AdmissionQueue::park(std::uint64_t owner, int positions) {
-  Order& order = next_order();
-  parked_[owner].emplace(positions, *order.begin());
-  order.erase(order.begin());
+  parked_[owner].emplace(positions, front_);
+  order_of(*front_).erase(front_);
 }
 
 void AdmissionQueue::unpark(const std::function<int(std::uint64_t)>& computed) {

@@ -29,8 +29,11 @@ class AdmissionQueue {
 
   void add(std::unique_ptr<Sequence> sequence);
   std::size_t size() const { return by_id_.size(); }
+  /// Who may enter a place that is free.
+  enum class Place { kAnybodys, kUrgentOnes };
   /// Who is to enter next; null: nobody, but for those who are parked.
-  Sequence* front();
+  Sequence* front(Place place = Place::kAnybodys);
+  /// Takes out whom `front` gave.
   std::unique_ptr<Sequence> pop();
   /// Leaves `front` aside until the live sequence `owner` has so many positions computed.
   void park(std::uint64_t owner, int positions);
@@ -55,12 +58,10 @@ class AdmissionQueue {
   Order& order_of(const Waiting& waiting) {
     return waiting.sequence->request.urgent ? urgent_ : order_;
   }
-  /// Where the next one comes from.
-  Order& next_order();
-
   std::unordered_map<std::uint64_t, Waiting> by_id_;  // all of them
   Order order_, urgent_;                              // those who aren't parked
   int urgent_in_row_ = 0;                             // that entered since another one did
+  Waiting* front_ = nullptr;                          // whom `front` gave
   // Owner → positions → who waits for them.
   std::map<std::uint64_t, std::multimap<int, Waiting*>> parked_;
   std::uint64_t arriving_ = 0;  // the batch that newcomers join

@@ -35,6 +35,8 @@ class Engine {
     std::filesystem::path disk_directory;  // of KV pages
     std::vector<TokenId> eos;
     bool hash_logits = false;  // fill SampledToken::logits_hash; tokens are drawn on the host then
+    /// Sequences of the block that only urgent requests may take.
+    int reserved_sequences = 0;
     /// The CPU that attends beside a discrete device where the policy wants that; must outlive the
     /// engine. Null: the engine makes itself one of so many threads (0: all but two, which feed the
     /// device and the disk meanwhile).

@@ -85,8 +85,12 @@ void Scheduler::admit() {
                                  [owner](const auto& sequence) { return sequence->id == owner; });
     return it == live_.end() || !(*it)->in_cache() ? -1 : (*it)->fed;
   });
+  using Place = AdmissionQueue::Place;
   while (live_.size() < static_cast<std::size_t>(limits_.sequences)) {
-    Sequence* const next = waiting_.front();
+    const auto others =
+        std::count_if(live_.begin(), live_.end(), [](const auto& s) { return !s->request.urgent; });
+    const bool reserved = others >= limits_.sequences - options_.reserved_sequences;
+    Sequence* const next = waiting_.front(reserved ? Place::kUrgentOnes : Place::kAnybodys);
     if (next == nullptr) return;
     if (const KvRoom::Coming coming = room_.coming(*next); coming.owner != 0) {
       waiting_.park(coming.owner, coming.positions);

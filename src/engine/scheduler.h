@@ -14,8 +14,9 @@
 namespace barge {
 
 /// Leads sequences through the sweeps: lets them in, in the order of their queue, as far as block
-/// and KV cache have room, samples, calls back, lets them go. Their ends are told by
-/// `tell_ends`, so that the caller can publish what it knows before. One thread.
+/// (of which some may be reserved for urgent ones) and KV cache have room, samples, calls back,
+/// lets them go. Their ends are told by `tell_ends`, so that the caller can publish what it knows
+/// before. One thread.
 class Scheduler {
  public:
   struct Counts {

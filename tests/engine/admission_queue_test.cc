@@ -101,6 +101,17 @@ TEST(AdmissionQueue, LetsUrgentOnesShutNobodyOut) {
   EXPECT_THAT(drain(queue), ElementsAre(1, 2, 3, 101, 4, 5, 6, 100, 7, 8));
 }
 
+TEST(AdmissionQueue, GivesPlacesThatAreReservedToUrgentOnesOnly) {
+  AdmissionQueue queue;
+  queue.add(sequence(1, 50));
+  EXPECT_EQ(queue.front(AdmissionQueue::Place::kUrgentOnes), nullptr);
+  for (std::uint64_t id = 2; id <= 7; ++id) queue.add(urgent(id, 5));
+  std::vector<std::uint64_t> ids;
+  while (queue.front(AdmissionQueue::Place::kUrgentOnes)) ids.push_back(queue.pop()->id);
+  EXPECT_THAT(ids, ElementsAre(2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(drain(queue), ElementsAre(1));
+}
+
 TEST(AdmissionQueue, ParksUrgentOnesAmongTheirOwn) {
   AdmissionQueue queue;
   queue.add(sequence(1, 50));

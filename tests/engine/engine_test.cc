@@ -95,27 +95,37 @@ TEST(Engine, AThrowingCallbackEndsItsOwnRequestOnly) {
   EXPECT_EQ(test.engine->failure(), "");
 }
 
+// When a short urgent request ends that comes after so many others: its place, from 0.
+std::ptrdiff_t place_of_urgent(Engine& engine, int others, int max_tokens) {
+  std::mutex mutex;
+  std::vector<bool> ends;  // whether the urgent one was it
+  std::promise<void> all;
+  for (int i = 0; i <= others; ++i) {
+    const bool urgent = i == others;
+    GenerationRequest r = request({5, 1 + i % 200}, urgent ? 3 : max_tokens);
+    r.urgent = urgent;
+    r.on_done = [&, urgent](FinishReason, const std::string&) {
+      const std::lock_guard lock(mutex);
+      ends.push_back(urgent);
+      if (ends.size() == static_cast<std::size_t>(others) + 1) all.set_value();
+    };
+    engine.submit(std::move(r));
+  }
+  all.get_future().wait();
+  const std::lock_guard lock(mutex);  // the last callback is through with it
+  return std::find(ends.begin(), ends.end(), true) - ends.begin();
+}
+
 TEST(Engine, AnswersUrgentRequestsBeforeThoseThatWait) {
   TestEngine test(tiny());
-  std::mutex mutex;
-  std::vector<int> ended;
-  std::promise<void> all;
-  constexpr int kRequests = 400;
-  const auto submit = [&](int name, bool urgent) {
-    GenerationRequest r = request({5, 1 + name % 200}, 20);
-    r.urgent = urgent;
-    r.on_done = [&, name](FinishReason, const std::string&) {
-      const std::lock_guard lock(mutex);
-      ended.push_back(name);
-      if (ended.size() == kRequests) all.set_value();
-    };
-    test.engine->submit(std::move(r));
-  };
-  for (int i = 1; i < kRequests; ++i) submit(i, false);
-  submit(0, true);
-  all.get_future().wait();
-  const auto place = std::find(ended.begin(), ended.end(), 0) - ended.begin();
-  EXPECT_LT(place, kRequests / 2);  // it came last
+  EXPECT_LT(place_of_urgent(*test.engine, 400, 20), 200);
+}
+
+TEST(Engine, KeepsReservedPlacesOfItsBlockForUrgentRequests) {
+  TestSetup setup;
+  setup.reserved_sequences = 2;
+  TestEngine test(tiny(), setup);
+  EXPECT_EQ(place_of_urgent(*test.engine, 12, 100), 0);
 }
 
 TEST(Engine, ScoresAPromptWithoutAnsweringIt) {

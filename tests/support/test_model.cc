@@ -118,6 +118,7 @@ TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
                                                        : setup.disk_directory,
                                  .eos = setup.eos,
                                  .hash_logits = setup.hash_logits,
+                                 .reserved_sequences = setup.reserved_sequences,
                                  .attention = attention ? attention.get() : setup.attention});
 }
 

@@ -83,6 +83,7 @@ struct TestSetup {
   std::vector<TokenId> eos = {};
   std::filesystem::path disk_directory = {};  // empty: beside the pack
   bool hash_logits = true;                    // and so draw on the host
+  int reserved_sequences = 0;
 
   bool unified() const { return emulate_link == 0 && !tests_on_cuda(); }
 };
