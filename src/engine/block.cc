@@ -51,7 +51,8 @@ struct Chunk {
   std::int64_t keys() const { return sequence->fed + rows; }
 };
 
-// A row for each that decodes, then chunks of prompts, urgent ones first. Returns how many of the first there are.
+// A row for each that decodes, then chunks of prompts, urgent ones first. Returns how many of the
+// first there are.
 std::size_t deal(std::span<Sequence* const> live, const BlockLimits& limits,
                  std::vector<Chunk>& chunks) {
   int rows_left = limits.rows, wanted_left = limits.wanted_rows;
