@@ -162,7 +162,8 @@ TEST(Convert, ChoosesFormatsAsTheFlagsSay) {
             "q4:64:input");
   EXPECT_EQ(format("tiny-qwen2.gguf", "output_norm", TensorSpec::Kind::kVector, {.weight_bits = 4}),
             "f32");
-  for (const char* bad : {"auto", "5", "4 ", "fp8"}) EXPECT_THROW(parse_weight_bits(bad), ConfigError);
+  for (const char* bad : {"auto", "5", "4 ", "fp8"})
+    EXPECT_THROW(parse_weight_bits(bad), ConfigError);
   EXPECT_EQ(parse_weight_bits(""), 0);
   EXPECT_THROW(validate({.weight_bits = 7}), ConfigError);
   EXPECT_THROW(validate({.group = 63}), ConfigError);
