@@ -12,6 +12,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/memory_budget.h"
+#include "probe/timed_operations.h"
 
 namespace barge {
 namespace {
@@ -20,9 +21,9 @@ constexpr int kInputs = static_cast<int>(Profile::kWide), kOutputs = 1024, kMost
 constexpr int kNarrow = static_cast<int>(Profile::kNarrow);  // inputs and outputs
 constexpr int kActivated = 4096, kVocab = 32000;
 constexpr std::size_t kCopied = 8_MiB;
-// Weights, or KV cache: more than most caches keep of a model that passes by.
-constexpr std::size_t kPassing = 32_MiB;
-constexpr int kHeads = 32, kKvHeads = 4, kHeadDim = 64, kKeys = 512, kSequences = 16;
+constexpr int kHeads = 32, kKvHeads = TimedOperations::kKvHeads;
+constexpr int kHeadDim = TimedOperations::kHeadDim, kKeys = TimedOperations::kKeys;
+constexpr int kSequences = TimedOperations::kSequences;
 constexpr int kPromptRows = 128;  // of each prompt, at the end of its keys
 
 class Probe {
@@ -30,8 +31,10 @@ class Probe {
   Probe(Backend& backend, Disk& disk, const ProbeOptions& options)
       : device_(backend.device()),
         disk_(disk),
-        kernels_(backend.make_kernels({options.compute, kSequences * kPromptRows, kInputs, kHeads,
-                                       kHeadDim, options.activation_bits})),
+        timed_(backend,
+               {options.compute, kSequences * kPromptRows, kInputs, kHeads, kHeadDim,
+                options.activation_bits},
+               options.seconds),
         options_(options),
         dense_(options.compute == DType::kF16 ? Encoding::kF16 : Encoding::kBF16) {}
 
@@ -84,11 +87,10 @@ class Probe {
     const Buffer a = device_.allocate(Tier::kHost, kCopied, "probe");
     const Buffer b = device_.allocate(Tier::kHost, kCopied, "probe");
     std::memset(a.data(), 1, kCopied);
-    profile.host_copy =
-        2 * kCopied / median_seconds([&] {
-          device_.load().copy(b.data(), Tier::kHost, a.data(), Tier::kHost, kCopied);
-          device_.load().record().wait();
-        });
+    profile.host_copy = 2 * kCopied / timed_.median([&] {
+      device_.load().copy(b.data(), Tier::kHost, a.data(), Tier::kHost, kCopied);
+      device_.load().record().wait();
+    });
     if (!profile.unified) measure_link(profile, a, b);
   }
 
@@ -105,18 +107,18 @@ class Probe {
       return device_.store().record();
     };
     profile.device_bytes = static_cast<double>(options_.device_bytes);
-    profile.link_down = kCopied / median_seconds([&] { down(from.data()).wait(); });
-    profile.link_up = kCopied / median_seconds([&] { up(to.data()).wait(); });
-    profile.link_down_pageable = kCopied / median_seconds([&] { down(pageable.data()).wait(); });
-    profile.link_up_pageable = kCopied / median_seconds([&] { up(pageable.data()).wait(); });
-    profile.link_both = 2 * kCopied / median_seconds([&] {
-                          const Event one = down(from.data()), other = up(to.data());
-                          one.wait();
-                          other.wait();
-                        });
-    Product product(*this, WeightFormat{dense_}, kInputs, kOutputs, kMostRows);
-    const double computing = median_seconds([&] { product.start().wait(); });
-    const double both = median_seconds([&] {
+    profile.link_down = kCopied / timed_.median([&] { down(from.data()).wait(); });
+    profile.link_up = kCopied / timed_.median([&] { up(to.data()).wait(); });
+    profile.link_down_pageable = kCopied / timed_.median([&] { down(pageable.data()).wait(); });
+    profile.link_up_pageable = kCopied / timed_.median([&] { up(pageable.data()).wait(); });
+    profile.link_both = 2 * kCopied / timed_.median([&] {
+      const Event one = down(from.data()), other = up(to.data());
+      one.wait();
+      other.wait();
+    });
+    TimedOperations::Product product(timed_, WeightFormat{dense_}, kInputs, kOutputs, kMostRows);
+    const double computing = timed_.median([&] { product.start().wait(); });
+    const double both = timed_.median([&] {
       const Event computed = product.start(), copied = down(from.data());
       computed.wait();
       copied.wait();
@@ -134,35 +136,37 @@ class Probe {
       const auto measure = [&](int inputs, int outputs) {
         std::vector<Curve::Point> rates;
         for (const int rows : {1, 16, 64, 128, 256, kMostRows}) {
-          const double seconds = time_product(format, inputs, outputs, rows);
+          const double seconds = timed_.product(format, inputs, outputs, rows);
           rates.push_back({1.0 * rows, 2.0 * rows * inputs * outputs / seconds});
-          if (is_slow(seconds)) break;  // more rows take longer yet
+          if (timed_.is_slow(seconds)) break;  // more rows take longer yet
         }
         return Curve::fit(std::move(rates));
       };
       profile.products[bits] = measure(kInputs, kOutputs);
       profile.narrow_products[bits] = measure(kNarrow, kNarrow);
     }
-    const Buffer y = numbers(1, 16, DType::kF32);
-    profile.call_seconds = seconds_each([&] {
-      kernels_->activate(Kernels::Activation::kSilu, matrix(y, 1, 16), {}, matrix(y, 1, 16));
+    const Buffer y = timed_.numbers(1, 16, DType::kF32);
+    profile.call_seconds = timed_.each([&] {
+      timed_.kernels().activate(Kernels::Activation::kSilu, f32_matrix(y, 1, 16), {},
+                                f32_matrix(y, 1, 16));
     });
   }
 
   void measure_elementwise(Profile& profile) {
-    const Buffer a = numbers(64, kActivated, DType::kF32), b = numbers(64, kActivated, DType::kF32);
-    const MatrixView gate = matrix(a, 64, kActivated), up = matrix(b, 64, kActivated);
-    profile.elementwise = 64 * kActivated / seconds_each([&] {
-                            kernels_->activate(Kernels::Activation::kSilu, gate, up, gate);
-                          });
+    const Buffer a = timed_.numbers(64, kActivated, DType::kF32),
+                 b = timed_.numbers(64, kActivated, DType::kF32);
+    const MatrixView gate = f32_matrix(a, 64, kActivated), up = f32_matrix(b, 64, kActivated);
+    profile.elementwise = 64 * kActivated / timed_.each([&] {
+      timed_.kernels().activate(Kernels::Activation::kSilu, gate, up, gate);
+    });
     constexpr int kDrawn = 8;
-    const Buffer c = numbers(kDrawn, kVocab, DType::kF32);
+    const Buffer c = timed_.numbers(kDrawn, kVocab, DType::kF32);
     const Buffer ids = device_.allocate(Tier::kDevice, kDrawn * sizeof(std::int32_t), "probe");
     const std::vector<DrawParams> params(kDrawn);
-    profile.draw = kDrawn * kVocab / seconds_each([&] {
-                     kernels_->draw(matrix(c, kDrawn, kVocab), params,
-                                    reinterpret_cast<std::int32_t*>(ids.data()));
-                   });
+    profile.draw = kDrawn * kVocab / timed_.each([&] {
+      timed_.kernels().draw(f32_matrix(c, kDrawn, kVocab), params,
+                            reinterpret_cast<std::int32_t*>(ids.data()));
+    });
   }
 
   std::map<int, Profile::Attention> decode_attention() const {
@@ -170,8 +174,8 @@ class Probe {
     for (const int bits : {4, 16}) {
       const KvFormat format{bits == 4 ? Encoding::kQ4 : Encoding::kF16, kKvHeads, kHeadDim, 64};
       // Eight query heads for each KV head, then one: as many bytes, an eighth of the operations.
-      const double many = time_attention(format, kHeads, 1),
-                   few = time_attention(format, kKvHeads, 1);
+      const double many = timed_.attention(format, kHeads, 1),
+                   few = timed_.attention(format, kKvHeads, 1);
       const double bytes = 1.0 * kSequences * kKeys * static_cast<double>(format.record_bytes());
       const double ops = 4.0 * kSequences * kKeys * kHeadDim * (kHeads - kKvHeads);
       const double seconds_of_ops = std::max(many - few, 0.02 * many);
@@ -187,10 +191,10 @@ class Probe {
     // Some hundred times the operations of decoding: a slow device gets fewer rows.
     const double ops_a_row = 4.0 * kSequences * kKeys * kHeads * kHeadDim;
     const int rows =
-        is_slow(100 * ops_a_row / profile.decode_attention.at(16).ops) ? 2 : kPromptRows;
+        timed_.is_slow(100 * ops_a_row / profile.decode_attention.at(16).ops) ? 2 : kPromptRows;
     const KvFormat format{Encoding::kF16, kKvHeads, kHeadDim, 64};
     profile.prefill_attention =
-        ops_a_row * rows * (1 - rows / 2.0 / kKeys) / time_attention(format, kHeads, rows);
+        ops_a_row * rows * (1 - rows / 2.0 / kKeys) / timed_.attention(format, kHeads, rows);
   }
 
   // Copies to the device without a pause, as a run makes them, for as long as it lives.
@@ -212,129 +216,9 @@ class Probe {
   };
 
  private:
-  // Numbers that any operation can work on.
-  Buffer numbers(std::int64_t rows, std::int64_t cols, DType dtype) const {
-    const auto bytes = static_cast<std::size_t>(rows * cols) * size_of(dtype);
-    return zeros(device_.allocate(Tier::kDevice, bytes, "probe"));
-  }
-  Buffer zeros(Buffer buffer) const {
-    const std::vector<std::byte> zero(std::min<std::size_t>(buffer.bytes(), 1_MiB));
-    for (std::size_t at = 0; at < buffer.bytes(); at += zero.size())
-      device_.load().copy(buffer.data() + at, Tier::kDevice, zero.data(), Tier::kHost,
-                          std::min(zero.size(), buffer.bytes() - at));
-    device_.load().record().wait();
-    return buffer;
-  }
-  static MatrixView matrix(const Buffer& buffer, std::int64_t rows, std::int64_t cols) {
-    return {buffer.data(), DType::kF32, rows, cols, cols};
-  }
-
-  // Seconds in which kSequences of kKeys positions attend, `rows` new ones each; other ones each
-  // time, so that the KV cache comes from memory.
-  double time_attention(const KvFormat& format, int heads, int rows) const {
-    const std::size_t page_bytes = kKeys * format.record_bytes();
-    const std::size_t sets = std::max<std::size_t>(kPassing / (kSequences * page_bytes), 1);
-    const Buffer pages =
-        zeros(device_.allocate(Tier::kDevice, sets * kSequences * page_bytes, "probe"));
-    const std::int64_t all_rows = kSequences * rows;
-    const Buffer q = numbers(all_rows, heads * kHeadDim, DType::kF32);
-    const Buffer out = numbers(all_rows, heads * kHeadDim, DType::kF32);
-    std::vector<std::byte*> starts;
-    for (std::size_t i = 0; i < sets * kSequences; ++i)
-      starts.push_back(pages.data() + i * page_bytes);
-    std::vector<AttentionSpan> spans;
-    for (std::size_t i = 0; i < sets * kSequences; ++i)
-      spans.push_back({.first_row = static_cast<std::int64_t>(i % kSequences) * rows,
-                       .rows = rows,
-                       .first_position = kKeys - rows,
-                       .prompt = rows > 1,
-                       .pages = std::span(&starts[i], 1)});
-    std::size_t set = 0;
-    return seconds_each([&] {
-      const auto these = std::span(spans).subspan(set++ % sets * kSequences, kSequences);
-      kernels_->attend(format, kKeys, these, heads, 0.125f, matrix(q, all_rows, heads * kHeadDim),
-                       matrix(out, all_rows, heads * kHeadDim));
-    });
-  }
-
-  // Products of `inputs` by `outputs`, one panel after the other, so that each comes from memory.
-  class Product {
-   public:
-    Product(const Probe& probe, const WeightFormat& format, int inputs, int outputs, int rows)
-        : probe_(probe),
-          layout_(panel_layout(format, outputs, inputs)),
-          rows_(rows),
-          panels_(std::max<std::size_t>(kPassing / layout_.bytes, 1)),
-          weights_(
-              probe.zeros(probe.device_.allocate(Tier::kDevice, panels_ * layout_.bytes, "probe"))),
-          x_(probe.device_.allocate(Tier::kDevice, rows * inputs * size_of(probe.options_.compute),
-                                    "probe")),
-          y_(probe.device_.allocate(Tier::kDevice, rows * outputs * sizeof(float), "probe")) {}
-
-    void give() {
-      const WeightPanel panel{weights_.data() + next_ * layout_.bytes, layout_};
-      next_ = (next_ + 1) % panels_;
-      const MatrixView in{x_.data(), probe_.options_.compute, rows_, layout_.cols, layout_.cols};
-      const MatrixView out{y_.data(), DType::kF32, rows_, layout_.rows, layout_.rows};
-      probe_.kernels_->linear(in, std::span(&panel, 1), nullptr, out, Epilogue::kStore);
-    }
-    Event start() {
-      give();
-      return probe_.device_.compute().record();
-    }
-
-   private:
-    const Probe& probe_;
-    const PanelLayout layout_;
-    const int rows_;
-    const std::size_t panels_;
-    std::size_t next_ = 0;
-    const Buffer weights_, x_, y_;
-  };
-
-  double time_product(const WeightFormat& format, int inputs, int outputs, int rows) const {
-    Product product(*this, format, inputs, outputs, rows);
-    return seconds_each([&] { product.give(); });
-  }
-
-  // Longer than there is time for a median of: an emulated device, perhaps.
-  bool is_slow(double seconds) const { return seconds > options_.seconds / 80; }
-
-  // Of an operation that the stream is given again and again: to give it and to wait for it are no
-  // part of it.
-  double seconds_each(const std::function<void()>& give) const {
-    constexpr double kBatchSeconds = 3e-3;
-    const auto batch = [&](int count) {
-      const Seconds begin = device_.clock().now();
-      for (int i = 0; i < count; ++i) give();
-      device_.compute().record().wait();
-      return (device_.clock().now() - begin).count() / count;
-    };
-    if (const double first = batch(1); is_slow(first)) return first;
-    const double once = batch(4);
-    const int count = std::clamp(static_cast<int>(kBatchSeconds / once), 1, 256);
-    return median_seconds([&] { batch(count); }) / count;
-  }
-
-  // The median of some runs after the first, which warms caches up.
-  double median_seconds(const std::function<void()>& work) const {
-    std::vector<double> seconds;
-    work();
-    const Seconds begin = device_.clock().now();
-    do {
-      const Seconds start = device_.clock().now();
-      work();
-      seconds.push_back((device_.clock().now() - start).count());
-    } while (seconds.size() < 5 ||
-             ((device_.clock().now() - begin).count() < options_.seconds / 120 &&
-              seconds.size() < 1000));
-    std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-    return std::max(seconds[seconds.size() / 2], 1e-9);
-  }
-
   Device& device_;
   Disk& disk_;
-  std::unique_ptr<Kernels> kernels_;
+  const TimedOperations timed_;
   const ProbeOptions& options_;
   const Encoding dense_;  // of 16-bit weights
 };
