@@ -51,7 +51,8 @@ TestModel::TestModel(const ModelConfig& config, int weight_bits)
     : TestModel(*make_dummy_checkpoint(config), weight_bits) {}
 
 TestModel::TestModel(const Checkpoint& checkpoint, int weight_bits)
-    : directory_(temporary_.path() / "pack"),
+    : weight_bits_(weight_bits),
+      directory_(temporary_.path() / "pack"),
       description_{.config = checkpoint.config(), .tokenizer = checkpoint.tokenizer()},
       family_(make_family(checkpoint.config())) {
   convert(checkpoint, {.weight_bits = weight_bits, .threads = 1}, directory_);
@@ -62,7 +63,6 @@ Policy tiny_policy() {
   Policy policy;
   policy.gpu_batch_size = 3;
   policy.num_gpu_batches = 2;
-  policy.weight_bits = 32;
   policy.kv_bits = 32;
   policy.page_positions = 8;
   policy.sweep_tokens = 40;
@@ -108,9 +108,11 @@ TestEngine::TestEngine(const TestModel& model, const TestSetup& setup)
       backend(make_backend(setup, budgets)),
       attention(make_attention(setup, budgets)),
       disk(make_disk(setup)) {
+  Policy policy = setup.policy;
+  policy.weight_bits = model.weight_bits();
   engine.emplace(model.pack(), model.family(), setup.device ? *setup.device : *backend, disk,
                  budgets,
-                 Engine::Options{.policy = setup.policy,
+                 Engine::Options{.policy = policy,
                                  .compute = setup.compute,
                                  .activation_bits = setup.activation_bits,
                                  .disk_directory = setup.disk_directory.empty()

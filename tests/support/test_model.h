@@ -42,10 +42,12 @@ class TestModel {
   const Pack& pack() const { return *pack_; }
   const Family& family() const { return *family_; }
   const ModelDescription& description() const { return description_; }
+  int weight_bits() const { return weight_bits_; }
 
  private:
   TestModel(const Checkpoint& checkpoint, int weight_bits);
 
+  const int weight_bits_;
   test::TempDirectory temporary_;
   std::filesystem::path directory_;
   ModelDescription description_;
@@ -69,7 +71,7 @@ bool tests_on_cuda();
 
 /// What an engine is built on in a test.
 struct TestSetup {
-  Policy policy = tiny_policy();
+  Policy policy = tiny_policy();  // but for weight_bits, which are the model's
   DType compute = DType::kF32;
   int activation_bits = 16;
   double emulate_link = 0;  // bytes per second; not on CUDA
