@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/decode-inl.h"
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/turn-inl.h"
 #include "kernels/cpu/turned_pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::int64_t kVectorChannels = static_cast<std::int64_t>(kLanes);
 constexpr std::int64_t kChunk = 128;  // inputs gathered at a time; even
+constexpr std::int64_t kTurnedAtOnce = std::max<std::int64_t>(kVectorChannels, 2);
 
 // The rows of a vector's channels. Those past the matrix's end repeat the first one: their results
 // are overwritten with zeros.
@@ -65,21 +67,37 @@ struct Bf16Sink {
   }
 };
 
+// Inputs [i, i + kTurnedAtOnce) of rows that are decoded from `first`, as far as there are `count`.
+template <typename Sink>
+HWY_INLINE void put_columns(const float (&decoded)[kVectorChannels][kChunk], std::int64_t first,
+                            std::int64_t i, std::int64_t count, const Sink& sink) {
+  constexpr std::int64_t kTurns = kTurnedAtOnce / kVectorChannels;
+  F32Vec numbers[kTurnedAtOnce];
+  for (std::int64_t t = 0; t < kTurns; ++t) {
+    U32Vec v[kLanes];
+    for (std::size_t r = 0; r < kLanes; ++r)
+      v[r] = hn::BitCast(U32Tag(), load(decoded[r] + i + t * kVectorChannels));
+    turn(v);
+    for (std::size_t r = 0; r < kLanes; ++r)
+      numbers[static_cast<std::size_t>(t) * kLanes + r] = hn::BitCast(F32Tag(), v[r]);
+  }
+  for (std::int64_t j = 0; j < kTurnedAtOnce && i + j < count; j += 2)
+    sink.put(first + i + j, numbers[j], numbers[j + 1]);
+}
+
 // Any format: rows decoded by themselves, then turned. Inputs [first, inputs), first even.
 template <typename Sink>
 void turn_rows(const Rows& rows, std::int64_t first, std::int64_t inputs, const Sink& sink) {
-  float decoded[kChunk], turned[kChunk * kVectorChannels];
+  HWY_ALIGN float decoded[kVectorChannels][kChunk];
   for (; first < inputs; first += kChunk) {
     const std::int64_t count = std::min(kChunk, inputs - first);
     for (std::int64_t lane = 0; lane < kVectorChannels; ++lane) {
-      decode_row(*rows.at[lane].panel, rows.at[lane].row, first, count, Epilogue::kStore, decoded);
-      for (std::int64_t i = 0; i < count; ++i) turned[i * kVectorChannels + lane] = decoded[i];
+      decode_row(*rows.at[lane].panel, rows.at[lane].row, first, count, Epilogue::kStore,
+                 decoded[lane]);
+      std::fill(decoded[lane] + count, decoded[lane] + kChunk, 0.0f);
     }
-    if (count % 2 != 0)
-      std::memset(turned + count * kVectorChannels, 0, sizeof(float) * kVectorChannels);
-    for (std::int64_t i = 0; i < count; i += 2)
-      sink.put(first + i, load(turned + i * kVectorChannels),
-               load(turned + (i + 1) * kVectorChannels));
+    for (std::int64_t i = 0; i < count; i += kTurnedAtOnce)
+      put_columns(decoded, first, i, count, sink);
   }
 }
 
@@ -154,6 +172,28 @@ std::int64_t put_q8(const Rows& rows, std::int64_t inputs, std::int64_t group, c
   return whole;
 }
 
+// Whole vectors of pairs of inputs, which a word of 32 bits holds.
+template <typename Sink>
+std::int64_t put_bf16(const Rows& rows, std::int64_t inputs, const Sink& sink) {
+  const U32Tag du;
+  const U32Vec upper = hn::Set(du, 0xffff0000u);
+  const std::byte* row[kLanes];
+  for (std::size_t r = 0; r < kLanes; ++r)
+    row[r] = rows.at[r].panel->data +
+             static_cast<std::size_t>(rows.at[r].row) * rows.at[r].panel->layout.row_bytes;
+  const std::int64_t whole = inputs / (2 * kVectorChannels) * (2 * kVectorChannels);
+  for (std::int64_t k = 0; k < whole; k += 2 * kVectorChannels) {
+    U32Vec v[kLanes];
+    for (std::size_t r = 0; r < kLanes; ++r)
+      v[r] = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(row[r] + 2 * k));
+    turn(v);
+    for (std::size_t r = 0; r < kLanes; ++r)
+      sink.put(k + 2 * static_cast<std::int64_t>(r), hn::BitCast(F32Tag(), hn::ShiftLeft<16>(v[r])),
+               hn::BitCast(F32Tag(), hn::And(v[r], upper)));
+  }
+  return whole;
+}
+
 template <typename Sink>
 void put_channels(const Rows& rows, std::int64_t inputs, const Sink& sink) {
   const WeightFormat* format = shared_format(rows.at, kVectorChannels);
@@ -164,6 +204,8 @@ void put_channels(const Rows& rows, std::int64_t inputs, const Sink& sink) {
     done = put_q4(rows, inputs, format->group, sink);
   else if (by_words && format->encoding == Encoding::kQ8)
     done = put_q8(rows, inputs, format->group, sink);
+  else if (format != nullptr && format->encoding == Encoding::kBF16)
+    done = put_bf16(rows, inputs, sink);
   turn_rows(rows, done, inputs, sink);
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/cpu/decode-inl.h"
 #include "kernels/cpu/dequantise.h"
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace barge::HWY_NAMESPACE {
@@ -22,34 +23,6 @@ namespace barge::HWY_NAMESPACE {
 
 inline constexpr int kTurned = 16;  // channels, and pairs a vector
 inline constexpr std::int64_t kTurnedInputs = 32;
-
-// Rows to columns. 80 shuffles for 512 weights.
-HWY_INLINE void turn(U32Vec (&v)[kTurned]) {
-  const U32Tag d;
-  const hn::Repartition<std::uint64_t, U32Tag> d64;
-  U32Vec four[4][4];  // [rows 4g..4g+3][j]: in block b, column 4b + j of those rows
-  for (int g = 0; g < 4; ++g) {
-    const U32Vec* rows = v + 4 * g;
-    const auto a = hn::BitCast(d64, hn::InterleaveLower(d, rows[0], rows[1]));
-    const auto b = hn::BitCast(d64, hn::InterleaveUpper(d, rows[0], rows[1]));
-    const auto c = hn::BitCast(d64, hn::InterleaveLower(d, rows[2], rows[3]));
-    const auto e = hn::BitCast(d64, hn::InterleaveUpper(d, rows[2], rows[3]));
-    four[g][0] = hn::BitCast(d, hn::InterleaveLower(d64, a, c));
-    four[g][1] = hn::BitCast(d, hn::InterleaveUpper(d64, a, c));
-    four[g][2] = hn::BitCast(d, hn::InterleaveLower(d64, b, e));
-    four[g][3] = hn::BitCast(d, hn::InterleaveUpper(d64, b, e));
-  }
-  for (int j = 0; j < 4; ++j) {
-    const U32Vec low02 = hn::ConcatLowerLower(d, four[2][j], four[0][j]);
-    const U32Vec low13 = hn::ConcatLowerLower(d, four[3][j], four[1][j]);
-    const U32Vec high02 = hn::ConcatUpperUpper(d, four[2][j], four[0][j]);
-    const U32Vec high13 = hn::ConcatUpperUpper(d, four[3][j], four[1][j]);
-    v[j] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(low13), low02);
-    v[4 + j] = hn::OddEvenBlocks(low13, hn::SwapAdjacentBlocks(low02));
-    v[8 + j] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high13), high02);
-    v[12 + j] = hn::OddEvenBlocks(high13, hn::SwapAdjacentBlocks(high02));
-  }
-}
 
 // Writes 32 inputs of 16 channels; row(r) gives 16 pairs of channel r. `to` is where the first pair
 // goes, `step` numbers before the next.
