@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -19,6 +21,21 @@ namespace {
 // costs batches as much of their throughput. Small blocks have none to spare.
 int reserved_of(int block_sequences) {
   return block_sequences < 16 ? 0 : std::max(1, block_sequences / 32);
+}
+
+// Of the disk, without a limit of its own: what is free now and what the pack has.
+PerTier<std::size_t> capacity_of(Session& session) {
+  const Budgets& budgets = session.machine.budgets;
+  std::error_code unknown;
+  const auto space = std::filesystem::space(session.machine.disk_directory, unknown);
+  const std::size_t disk = session.plan.footprint.pack + (unknown ? 0 : space.available);
+  return {budgets.device.limit(), budgets.host.limit(), std::min(disk, budgets.disk.limit())};
+}
+
+PerTier<std::size_t> used_of(Session& session) {
+  const Budgets& budgets = session.machine.budgets;
+  return {budgets.device.used(), budgets.host.used(),
+          session.plan.footprint.pack + budgets.disk.used()};
 }
 
 void serve(const Options& o) {
@@ -49,9 +66,12 @@ void serve(const Options& o) {
   model.live_tokens = [&] {
     return static_cast<std::int64_t>(session.engine->stats().generated_tokens);
   };
-  model.numbers = [&] {
+  const PerTier<std::size_t> capacity = capacity_of(session);
+  model.numbers = [&session, capacity] {
     return EngineNumbers{.stats = session.engine->stats(),
                          .kv_capacity_bytes = session.plan.footprint.kv,
+                         .capacity_bytes = capacity,
+                         .used_bytes = used_of(session),
                          .sweep_seconds = session.watch->seconds(),
                          .predicted_sweep_seconds = session.watch->predicted()};
   };

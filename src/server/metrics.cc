@@ -79,6 +79,13 @@ void print_engine(PrometheusText& out, const EngineNumbers& numbers) {
     out.number(real(stats.weight_bytes[tier]), {{"tier", name_of(tier)}, {"what", "weights"}});
     out.number(real(stats.kv_bytes[tier]), {{"tier", name_of(tier)}, {"what", "kv"}});
   }
+  out.family("tier_capacity_bytes", "gauge", "Bytes that may be taken of a tier.");
+  for (const Tier tier : kTiers)
+    out.number(real(numbers.capacity_bytes[tier]), {{"tier", name_of(tier)}});
+  out.family("tier_used_bytes", "gauge",
+             "Bytes taken of it: by home, and buffers; of the disk by the whole pack.");
+  for (const Tier tier : kTiers)
+    out.number(real(numbers.used_bytes[tier]), {{"tier", name_of(tier)}});
   out.family("prompt_tokens_total", "counter", "Prompt tokens computed.");
   out.number(real(stats.prompt_tokens));
   out.family("generation_tokens_total", "counter", "Tokens generated.");

@@ -30,6 +30,7 @@ struct ServerOptions {
 struct EngineNumbers {
   EngineStats stats;
   PerTier<std::size_t> kv_capacity_bytes;                 // as planned
+  PerTier<std::size_t> capacity_bytes, used_bytes;        // budgets; the pack is in disk's
   double sweep_seconds = 0, predicted_sweep_seconds = 0;  // of all sweeps; predicted by the plan
 };
 

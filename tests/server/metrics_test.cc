@@ -12,6 +12,8 @@ TEST_F(ServerTest, SaysInMetricsWhatItDid) {
   EngineNumbers numbers{.kv_capacity_bytes = {.host = 300, .disk = 100},
                         .sweep_seconds = 5,
                         .predicted_sweep_seconds = 4};
+  numbers.capacity_bytes.host = 4096;
+  numbers.used_bytes.disk = 512;
   numbers.stats.running = 7;
   numbers.stats.generated_tokens = 40;
   numbers.stats.kv_bytes.host = 100;
@@ -38,6 +40,9 @@ TEST_F(ServerTest, SaysInMetricsWhatItDid) {
   };
   has("num_requests_running", "", "7");
   has("kv_cache_usage_perc", "", "0.25");
+  has("tier_capacity_bytes", R"(tier="host")", "4096");
+  has("tier_capacity_bytes", R"(tier="device")", "0");
+  has("tier_used_bytes", R"(tier="disk")", "512");
   has("generation_tokens_per_second", R"(source="actual")", "8");
   has("generation_tokens_per_second", R"(source="predicted")", "10");
   has("transferred_bytes_total", R"(tier="disk",direction="read")", "1234");
