@@ -16,6 +16,22 @@ function(barge_folder name)
   target_link_libraries(barge_${name} ${scope} ${ARG_DEPENDS} ${ARG_LIBRARIES})
 endfunction()
 
+# barge_embed(NAME DIRECTORY): the library of src/NAME gets the bytes of DIRECTORY's files.
+function(barge_embed name directory)
+  file(GLOB paths CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${directory}/*)
+  set(names)
+  foreach(path ${paths})
+    get_filename_component(file ${path} NAME)
+    list(APPEND names ${file})
+  endforeach()
+  set(script ${CMAKE_SOURCE_DIR}/cmake/embed.cmake)
+  set(out ${CMAKE_BINARY_DIR}/${name}_embedded.cc)
+  add_custom_command(OUTPUT ${out} DEPENDS ${script} ${paths} VERBATIM
+    COMMAND ${CMAKE_COMMAND} -DOUT=${out} -DDIR=${CMAKE_SOURCE_DIR}/${directory} "-DFILES=${names}"
+            -P ${script})
+  target_sources(barge_${name} PRIVATE ${out})
+endfunction()
+
 # barge_test(NAME LIBRARIES folders...)
 # One program NAME_test for all of tests/NAME.
 function(barge_test name)

@@ -9,6 +9,7 @@
 #include "server/file_upload.h"
 #include "server/target.h"
 #include "server/tokenizer_api.h"
+#include "server/web_page.h"
 
 namespace barge {
 namespace {
@@ -65,6 +66,16 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
     add("GET", {name}, [this](const Call&) { return health(); });
     routes_.back().is_public = true;
   }
+  // The page itself is no secret; what it shows is behind the key that it asks its user for.
+  const auto add_page = [&](std::vector<std::string> pattern) {
+    add("GET", std::move(pattern), [](const Call& call) {
+      return web_page(call.captures.empty() ? "index.html" : call.captures[0],
+                      call.request.if_none_match);
+    });
+    routes_.back().is_public = true;
+  };
+  add_page({});
+  add_page({"page", "*"});
   add("GET", {"metrics"}, [this](const Call&) { return print_metrics(); });
   add("GET", {"v1", "models"}, [this](const Call&) {
     return ok({{"object", "list"}, {"data", Json::array({model_json()})}});

@@ -27,6 +27,7 @@ struct ApiRequest {
   std::string target;  // as it came: path and query
   std::string authorization;
   std::string body;
+  std::string if_none_match = {};
 
   std::string_view path() const { return std::string_view(target).substr(0, target.find('?')); }
 };

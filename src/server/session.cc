@@ -47,7 +47,8 @@ class Session {
     ApiRequest request{std::string(header.method_string()),
                        std::string(header.target()),
                        std::string(header[http::field::authorization]),
-                       {}};
+                       {},
+                       std::string(header[http::field::if_none_match])};
     const auto began = std::chrono::steady_clock::now();
     const auto endpoint = Api::completion_endpoint(request);
     std::optional<ApiReply> reply;  // none: it was sent
