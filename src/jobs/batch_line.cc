@@ -13,22 +13,14 @@ using nlohmann::json;
   throw LineProblem{std::move(code), std::move(message), std::move(param)};
 }
 
-const json& required(const json& object, const char* name) {
-  const auto found = object.find(name);
-  if (found == object.end() || found->is_null())
+void require(const LineFields::Field& field, const char* name) {
+  if (!field.is_given())
     refuse("missing_required_parameter", concat("Missing required parameter: '", name, "'."), name);
-  return *found;
 }
 
-const std::string& required_string(const json& object, const char* name) {
-  const json& value = required(object, name);
-  if (!value.is_string()) refuse("invalid_type", type_message(name, "a string", value), name);
-  return value.get_ref<const std::string&>();
-}
-
-bool is_given(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && !found->is_null();
+void require_string(const LineFields::Field& field, const char* name) {
+  require(field, name);
+  if (!field.is_string()) refuse("invalid_type", type_message(name, "a string", field.type), name);
 }
 
 }  // namespace
@@ -59,9 +51,7 @@ BatchLine LineChecker::check(const LineReader::Line& line) {
     json object = json::parse(line.text, nullptr, /*allow_exceptions=*/false);
     if (object.is_discarded() || line.text.starts_with("\xef\xbb\xbf"))  // json skips it
       refuse("invalid_json_line", "This line is not parseable as valid JSON.");
-    if (!object.is_object())
-      refuse("invalid_request", "Each line of the input file must be a JSON object.");
-    check_object(object, out);
+    check_fields(line_fields(object), out);
     out.body = std::move(object["body"]);
   } catch (LineProblem& problem) {
     problem.line = line.number;
@@ -70,40 +60,57 @@ BatchLine LineChecker::check(const LineReader::Line& line) {
   return out;
 }
 
-void LineChecker::check_object(const json& object, BatchLine& out) {
+std::optional<LineProblem> LineChecker::problem_of(const LineReader::Line& line) {
+  LineFields fields;
+  if (line.too_long || !scanner_.scan(line.text, fields)) return check(line).problem;
+  BatchLine out;
+  try {
+    check_fields(fields, out);
+  } catch (LineProblem& problem) {
+    problem.line = line.number;
+    return std::move(problem);
+  }
+  return std::nullopt;
+}
+
+void LineChecker::check_fields(const LineFields& line, BatchLine& out) {
+  if (!line.is_object)
+    refuse("invalid_request", "Each line of the input file must be a JSON object.");
   bool repeated = false;
-  if (const auto id = object.find("custom_id"); id != object.end() && id->is_string()) {
-    out.custom_id = id->get<std::string>();
+  if (line.custom_id.is_string()) {
+    out.custom_id = line.custom_id.text;
     repeated = !seen_.insert(hash128(*out.custom_id));
   }
-  required_string(object, "custom_id");
-  if (const std::string& method = required_string(object, "method"); method != "POST")
-    refuse("invalid_method", concat("Invalid method '", method, "': only 'POST' is supported."),
-           "method");
-  const std::string& url = required_string(object, "url");
-  const json& body = required(object, "body");
-  if (!body.is_object()) refuse("invalid_type", type_message("body", "an object", body), "body");
-  const auto endpoint = endpoint_of(url);
+  require_string(line.custom_id, "custom_id");
+  require_string(line.method, "method");
+  if (line.method.text != "POST")
+    refuse("invalid_method",
+           concat("Invalid method '", line.method.text, "': only 'POST' is supported."), "method");
+  require_string(line.url, "url");
+  require(line.body, "body");
+  if (line.body.type != type_name(json::object()))
+    refuse("invalid_type", type_message("body", "an object", line.body.type), "body");
+  const auto endpoint = endpoint_of(line.url.text);
   if (rules_.endpoint && endpoint != rules_.endpoint)
     refuse("invalid_url", "The URL provided for this request does not match the batch endpoint.",
            "url");
   if (!endpoint)
     refuse("invalid_url",
-           concat("Invalid URL '", url, "': supported are '/v1/chat/completions' and ",
+           concat("Invalid URL '", line.url.text, "': supported are '/v1/chat/completions' and ",
                   "'/v1/completions'."),
            "url");
   out.endpoint = *endpoint;
 
-  if (!is_given(body, "model"))
+  if (!line.model.is_given())
     refuse("invalid_request", "Model parameter is required.", "body.model");
-  const char* prompt = out.endpoint == Endpoint::kChatCompletions ? "messages" : "prompt";
-  if (!is_given(body, prompt))
+  const bool chat = out.endpoint == Endpoint::kChatCompletions;
+  const char* prompt = chat ? "messages" : "prompt";
+  if (!(chat ? line.messages : line.prompt).is_given())
     refuse("missing_required_parameter", concat("Missing required parameter: '", prompt, "'."),
            concat("body.", prompt));
-  if (const auto stream = body.find("stream");
-      stream != body.end() && stream->is_boolean() && stream->get<bool>())
+  if (line.streams)
     refuse("streaming_unsupported",
-           concat(out.endpoint == Endpoint::kChatCompletions ? "Chat Completions" : "Completions",
+           concat(chat ? "Chat Completions" : "Completions",
                   ": Streaming is not supported in the Batch API."),
            "body.stream");
   if (repeated)
@@ -112,14 +119,13 @@ void LineChecker::check_object(const json& object, BatchLine& out) {
                   "' for this request is a duplicate of another request. The custom_id parameter ",
                   "must be unique for each request in a batch."),
            "custom_id");
-  check_model(body);
+  check_model(line.model);
 }
 
-void LineChecker::check_model(const json& body) {
-  const json& value = body["model"];
-  if (!value.is_string())
-    refuse("invalid_type", type_message("body.model", "a string", value), "body.model");
-  const auto& model = value.get_ref<const std::string&>();
+void LineChecker::check_model(const LineFields::Field& field) {
+  if (!field.is_string())
+    refuse("invalid_type", type_message("body.model", "a string", field.type), "body.model");
+  const std::string& model = field.text;
   if (!rules_.models.empty() && std::ranges::find(rules_.models, model) == rules_.models.end())
     refuse("model_not_found",
            concat("The provided model '", model, "' is not supported by the Batch API."),

@@ -9,15 +9,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string_view type_name(const json& value) {
-  if (value.is_null()) return "null";
-  if (value.is_boolean()) return "a boolean";
-  if (value.is_number_integer()) return "an integer";
-  if (value.is_number()) return "a decimal";
-  if (value.is_string()) return "a string";
-  return value.is_array() ? "an array" : "an object";
-}
-
 template <typename Number>
 [[noreturn]] void throw_range(const std::string& param, const char* kind, bool above, Number limit,
                               const json& got) {
@@ -29,6 +20,15 @@ template <typename Number>
 }
 
 }  // namespace
+
+std::string_view type_name(const json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_boolean()) return "a boolean";
+  if (value.is_number_integer()) return "an integer";
+  if (value.is_number()) return "a decimal";
+  if (value.is_string()) return "a string";
+  return value.is_array() ? "an array" : "an object";
+}
 
 bool is_too_deep(std::string_view text) {
   int depth = 0;
@@ -49,13 +49,13 @@ bool is_too_deep(std::string_view text) {
   return false;
 }
 
-std::string type_message(std::string_view param, std::string_view wanted, const json& got) {
-  return concat("Invalid type for '", param, "': expected ", wanted, ", but got ", type_name(got),
+std::string type_message(std::string_view param, std::string_view wanted, std::string_view got) {
+  return concat("Invalid type for '", param, "': expected ", wanted, ", but got ", got,
                 " instead.");
 }
 
 void throw_type(const std::string& param, std::string_view wanted, const json& got) {
-  throw RequestError(type_message(param, wanted, got), param, "invalid_type");
+  throw RequestError(type_message(param, wanted, type_name(got)), param, "invalid_type");
 }
 
 void throw_missing(const std::string& param) {

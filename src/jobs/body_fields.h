@@ -14,9 +14,10 @@ inline constexpr int kMaxJsonDepth = 100;
 /// Whether `text` nests deeper, as far as it is JSON.
 bool is_too_deep(std::string_view text);
 
-/// "Invalid type for 'n': expected an integer, but got a string instead."
-std::string type_message(std::string_view param, std::string_view wanted,
-                         const nlohmann::json& got);
+/// "a string", "an integer", "null", ...
+std::string_view type_name(const nlohmann::json& value);
+/// "Invalid type for 'n': expected an integer, but got a string instead." `got` is type_name's.
+std::string type_message(std::string_view param, std::string_view wanted, std::string_view got);
 
 /// Reads the fields of a request's body. Null is as good as absent. Everything throws RequestError
 /// with `param` and OpenAI's wording for a wrong type or a value out of range.

@@ -15,7 +15,7 @@ Validation validate(const std::filesystem::path& path, const LineRules& rules,
   LineReader::Line line;
   while (reader.next(line)) {
     if (++out.num_requests > limits.max_requests) continue;  // goes on only to count and hash
-    if (BatchLine checked = checker.check(line); checked.problem) add(std::move(*checked.problem));
+    if (auto problem = checker.problem_of(line)) add(std::move(*problem));
   }
   if (out.num_requests == 0)
     add({"empty_file",
