@@ -24,7 +24,14 @@ constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
                      "unsupported_parameter");
 }
 
+[[noreturn]] void throw_empty(const std::string& param) {
+  throw RequestError(
+      concat("Invalid '", param, "': empty array. Expected an array with minimum length 1."), param,
+      "empty_array");
+}
+
 std::vector<TokenId> token_ids(const json& array, const std::string& param) {
+  if (array.empty()) throw_empty(param);
   std::vector<TokenId> ids;
   ids.reserve(array.size());
   for (std::size_t i = 0; i < array.size(); ++i)
@@ -41,9 +48,7 @@ std::vector<decltype(TextRequest::prompt)> read_prompts(const json& prompt) {
     return prompts;
   }
   if (!prompt.is_array()) throw_type("prompt", "a string or an array", prompt);
-  if (prompt.empty())
-    throw RequestError("Invalid 'prompt': empty array. Expected an array with minimum length 1.",
-                       "prompt", "empty_array");
+  if (prompt.empty()) throw_empty("prompt");
   if (prompt[0].is_number()) {
     prompts.emplace_back(token_ids(prompt, "prompt"));
     return prompts;
@@ -144,18 +149,22 @@ void refuse_unsupported(Endpoint endpoint, const BodyFields& fields) {
     const auto n = fields.integer("n", 1, kMaxChoicesPerPrompt).value_or(1);
     if (fields.integer("best_of", 1, kMaxChoicesPerPrompt).value_or(n) != n)
       throw_unsupported("best_of", "only the value of 'n' is supported.");
-    return;
   }
-  if (const json* format = fields.find("response_format")) {
+  if (const json* format = fields.find("response_format")) {  // of completions, too, in vLLM
     if (!format->is_object()) throw_type("response_format", "an object", *format);
-    if (format->value("type", json("text")) != "text")
+    const auto type = format->find("type");
+    if (type == format->end()) throw_missing("response_format.type");
+    if (*type != "text")
       throw_unsupported("response_format", "only {\"type\": \"text\"} is supported.");
   }
-  if (const json* tools = fields.find("tools")) {
-    if (!tools->is_array()) throw_type("tools", "an array", *tools);
-    const json* choice = fields.find("tool_choice");
+  for (const auto& [name, choice_name] :
+       {std::pair{"tools", "tool_choice"}, {"functions", "function_call"}}) {
+    const json* tools = fields.find(name);
+    if (!tools) continue;
+    if (!tools->is_array()) throw_type(name, "an array", *tools);
+    const json* choice = fields.find(choice_name);
     if (!tools->empty() && !(choice && *choice == "none"))
-      throw_unsupported("tools", "the model can't be given tools.");
+      throw_unsupported(name, "the model can't be given tools.");
   }
 }
 

@@ -84,7 +84,7 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
   const auto add_text = [&](std::string method, std::string name, auto answer) {
     add(std::move(method), {std::move(name)}, [this, answer](const Call& call) {
       const nlohmann::json body =
-          call.request.method == "GET" ? nlohmann::json::object() : parse_json(call.request.body);
+          call.request.is_get() ? nlohmann::json::object() : parse_json(call.request.body);
       checked_model(BodyFields(body).string("model").value_or(""), options_);
       return ok(answer(body, *models_.require()));
     });
@@ -92,14 +92,12 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
   add_text("POST", "tokenize", tokenize);
   add_text("POST", "detokenize", detokenize);
   add_text("GET", "tokenizer_info", tokenizer_info);
-  // Of these only other methods come here.
+  // Of these two only other methods come here, of uploads only those without a body.
   const auto elsewhere = [](const Call&) -> ApiReply { throw Error("is a session's matter"); };
   add("POST", {"v1", "completions"}, elsewhere);
   add("POST", {"v1", "chat", "completions"}, elsewhere);
   add("GET", {"v1", "files"}, [this](const Call& call) { return list_files(call); });
-  add("POST", {"v1", "files"}, [](const Call&) -> ApiReply {
-    throw RequestError("Files are uploaded as 'multipart/form-data'.", "", "", 415);
-  });
+  add("POST", {"v1", "files"}, [](const Call&) -> ApiReply { throw_missing("file"); });  // empty
   add("GET", {"v1", "files", "*"},
       [this](const Call& call) { return ok(file_json(find_file(call))); });
   add("DELETE", {"v1", "files", "*"}, [this](const Call& call) { return delete_file(call); });
@@ -114,11 +112,15 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
 }
 
 bool Api::is_upload(const ApiRequest& request) {
-  return request.method == "POST" && request.path() == "/v1/files";
+  return request.method == "POST" && Target(request.target).match({"v1", "files"});
 }
 
 std::optional<Endpoint> Api::completion_endpoint(const ApiRequest& request) {
-  return request.method == "POST" ? endpoint_of(request.path()) : std::nullopt;
+  if (request.method != "POST") return std::nullopt;
+  const Target target(request.target);
+  if (target.match({"v1", "completions"})) return Endpoint::kCompletions;
+  if (target.match({"v1", "chat", "completions"})) return Endpoint::kChatCompletions;
+  return std::nullopt;
 }
 
 bool Api::is_quick(const ApiRequest& request) {
@@ -143,8 +145,9 @@ ApiReply Api::dispatch(const ApiRequest& request) {
   for (const Route& route : routes_) {
     auto captures = target.match(route.pattern);
     if (!captures) continue;
-    if (route.method != request.method) {
+    if (route.method != request.method && !(route.method == "GET" && request.is_get())) {
       allowed += (allowed.empty() ? "" : ", ") + route.method;
+      if (route.method == "GET") allowed += ", HEAD";
       continue;
     }
     std::string owner;

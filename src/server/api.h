@@ -30,6 +30,8 @@ struct ApiRequest {
   std::string if_none_match = {};
 
   std::string_view path() const { return std::string_view(target).substr(0, target.find('?')); }
+  /// HEAD asks for what GET would say, and leaves the body out.
+  bool is_get() const { return method == "GET" || method == "HEAD"; }
 };
 
 struct ApiReply {

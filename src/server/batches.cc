@@ -1,5 +1,6 @@
 #include "server/batches.h"
 
+#include <algorithm>
 #include <ctime>
 #include <optional>
 
@@ -14,12 +15,16 @@ namespace {
 using nlohmann::json;
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxPairs = 16, kMaxKeyBytes = 64, kMaxValueBytes = 512;
+constexpr std::size_t kMaxPairs = 16, kMaxKeyLength = 64, kMaxValueLength = 512;  // characters
 
 std::string required(const BodyFields& fields, const char* name) {
   const auto value = fields.string(name);
   if (!value) throw_missing(name);
   return *value;
+}
+
+std::size_t num_characters(const std::string& text) {  // bytes that don't continue one
+  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
 void check_metadata(const json& metadata) {
@@ -30,13 +35,13 @@ void check_metadata(const json& metadata) {
                kMaxPairs, " properties, but got ", metadata.size(), " instead."),
         "metadata", "object_above_max_properties");
   for (const auto& [key, value] : metadata.items()) {
-    if (key.size() > kMaxKeyBytes)
-      throw RequestError(concat("Invalid 'metadata': a key is longer than ", kMaxKeyBytes, '.'),
+    if (num_characters(key) > kMaxKeyLength)
+      throw RequestError(concat("Invalid 'metadata': a key is longer than ", kMaxKeyLength, '.'),
                          "metadata", "string_above_max_length");
     if (!value.is_string()) throw_type("metadata." + key, "a string", value);
-    if (value.get_ref<const std::string&>().size() > kMaxValueBytes)
+    if (num_characters(value.get_ref<const std::string&>()) > kMaxValueLength)
       throw RequestError(concat("Invalid 'metadata.", key, "': string too long. Expected a string ",
-                                "with maximum length ", kMaxValueBytes, '.'),
+                                "with maximum length ", kMaxValueLength, '.'),
                          "metadata." + key, "string_above_max_length");
   }
 }

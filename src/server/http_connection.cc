@@ -143,6 +143,11 @@ asio::awaitable<void> HttpConnection::send_file(const std::filesystem::path& pat
   fill(response, 200, "application/octet-stream");
   response.prepare_payload();
   http::response_serializer<http::file_body> serializer(response);
+  if (head_only_) {
+    stream_.expires_after(kTransferTimeout);
+    co_await http::async_write_header(stream_, serializer, use_awaitable);
+    co_return;
+  }
   while (!serializer.is_done()) {
     stream_.expires_after(kTransferTimeout);
     co_await http::async_write_some(stream_, serializer, use_awaitable);

@@ -43,7 +43,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadRequest{"PUT", "/v1/files", "", "", 405, "", ""},
         BadRequest{"DELETE", "/health", "", "", 405, "", ""},
         BadRequest{"POST", "/v1/files", "Content-Type: application/json\r\n", "{}", 415, "", ""},
-        BadRequest{"POST", "/v1/files", "", "", 415, "", ""},
+        BadRequest{"POST", "/v1/files", "Content-Type: text/plain\r\n", "x", 415, "", ""},
+        BadRequest{"POST", "/v1/files/", "Content-Type: text/plain\r\n", "x", 415, "", ""},
+        BadRequest{"POST", "/v1/files", "", "", 400, "file", "missing_required_parameter"},
+        BadRequest{"POST", "/v1/completions/", "", "{}", 400, "prompt",
+                   "missing_required_parameter"},
+        BadRequest{"POST", "/v1/chat%2fcompletions", "", "{}", 404, "", ""},
+        BadRequest{"DELETE", "/v1/files/file-1/content", "", "", 405, "", ""},
         BadRequest{"POST", "/v1/files", "Content-Type: multipart/form-data\r\n", "{}", 400, "", ""},
         BadRequest{"POST", "/v1/files", kFormType, "nonsense", 400, "", ""},
         BadRequest{"POST", "/v1/files", kFormType, "--XX--", 400, "file",
@@ -66,7 +72,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadRequest{"GET", "/v1/batches?limit=-1", "", "", 400, "limit", "integer_below_min_value"},
         BadRequest{"GET", "/v1/batches?limit=x", "", "", 400, "limit", "invalid_type"},
         BadRequest{"GET", "/v1/batches?after=batch_1", "", "", 404, "after", ""},
+        BadRequest{"GET", "/v1/files?after=file-1", "", "", 404, "after", ""},
+        BadRequest{"GET", "/v1/files?order=up", "", "", 400, "order", "invalid_value"},
+        BadRequest{"GET", "/v1/files?limit=10001", "", "", 400, "limit", ""},
         BadRequest{"GET", "/v1/files?limit=0", "", "", 400, "limit", ""}));
+
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
 
 TEST_F(ServerTest, ChecksEveryFieldOfABatch) {
   start();
@@ -89,11 +104,13 @@ TEST_F(ServerTest, ChecksEveryFieldOfABatch) {
             "metadata string_above_max_length");
   EXPECT_EQ(refusal({{"metadata", {{"k", std::string(513, 'v')}}}}),
             "metadata.k string_above_max_length");
+  EXPECT_EQ(refusal({{"metadata", {{repeated("é", 65), "v"}}}}),
+            "metadata string_above_max_length");
   json many;
   for (int i = 0; i < 17; ++i) many[std::to_string(i)] = "v";
   EXPECT_EQ(refusal({{"metadata", many}}), "metadata object_above_max_properties");
   json body = good;
-  body["metadata"] = {{"k", "v"}};
+  body["metadata"] = {{repeated("é", 64), repeated("€", 512)}};  // characters, not bytes
   EXPECT_EQ(call("POST", "/v1/batches", body.dump()).json()["metadata"], body["metadata"]);
 }
 
@@ -140,8 +157,26 @@ TEST_F(ServerTest, SurvivesBrokenHttp) {
         concat("POST /v1/files HTTP/1.1\r\n", kFormType, "Content-Length: 5000\r\n\r\n--XX"));
   }
   HttpClient client(server_->port());
-  EXPECT_EQ(client.call("HEAD", "/health").status, 405);
+  EXPECT_EQ(client.call("HEAD", "/health").status, 200);
   EXPECT_EQ(client.call("GET", "/health").status, 200);  // the same connection
+}
+
+TEST_F(ServerTest, AnswersHeadAsGetWithoutTheBody) {
+  start();
+  const std::string content = "/v1/files/" + upload("hello") + "/content";
+  HttpClient client(server_->port());
+  for (const std::string& target :
+       {content, std::string("/v1/models"), std::string("/metrics"), std::string("/v1/files/none"),
+        std::string("/tokenizer_info")}) {
+    const HttpReply head = client.call("HEAD", target), get = client.call("GET", target);
+    EXPECT_EQ(head.status, get.status) << target;
+    EXPECT_EQ(head.headers.at("content-type"), get.headers.at("content-type")) << target;
+    if (target != "/metrics")  // which counts what came before
+      EXPECT_EQ(head.headers.at("content-length"), get.headers.at("content-length")) << target;
+  }
+  EXPECT_EQ(client.call("HEAD", "/v1/completions").status, 405);
+  EXPECT_EQ(client.call("DELETE", "/v1/batches").headers.at("allow"), "GET, HEAD, POST");
+  EXPECT_EQ(client.call("GET", content, "", "Range: bytes=2-\r\n").body, "hello");  // all, with 200
 }
 
 }  // namespace
