@@ -67,15 +67,15 @@ Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore&
     routes_.back().is_public = true;
   }
   // The page itself is no secret; what it shows is behind the key that it asks its user for.
-  const auto add_page = [&](std::vector<std::string> pattern) {
-    add("GET", std::move(pattern), [](const Call& call) {
-      return web_page(call.captures.empty() ? "index.html" : call.captures[0],
-                      call.request.if_none_match);
+  const auto add_page = [&](std::vector<std::string> pattern, std::string file) {
+    add("GET", std::move(pattern), [file](const Call& call) {
+      return web_page(file.empty() ? call.captures[0] : file, call.request.if_none_match);
     });
     routes_.back().is_public = true;
   };
-  add_page({});
-  add_page({"page", "*"});
+  add_page({}, "index.html");
+  add_page({"page", "*"}, "");
+  add_page({"openapi.json"}, "openapi.json");
   add("GET", {"metrics"}, [this](const Call&) { return print_metrics(); });
   add("GET", {"v1", "models"}, [this](const Call&) {
     return ok({{"object", "list"}, {"data", Json::array({model_json()})}});
@@ -125,6 +125,16 @@ std::optional<Endpoint> Api::completion_endpoint(const ApiRequest& request) {
 
 bool Api::is_quick(const ApiRequest& request) {
   return request.path() == "/health" || request.path() == "/ready" || request.path() == "/metrics";
+}
+
+std::vector<std::string> Api::routes() const {
+  std::vector<std::string> names;
+  for (const Route& route : routes_) {
+    names.push_back(route.method + ' ');
+    for (const std::string& segment : route.pattern) names.back() += '/' + segment;
+    if (route.pattern.empty()) names.back() += '/';
+  }
+  return names;
 }
 
 ApiReply Api::handle(const ApiRequest& request) {

@@ -71,6 +71,8 @@ class Api {
   static std::optional<Endpoint> completion_endpoint(const ApiRequest& request);
   /// Whether `handle` returns at once.
   static bool is_quick(const ApiRequest& request);
+  /// What there is to ask for, as "GET /v1/files/*": what openapi.json describes.
+  std::vector<std::string> routes() const;
   /// Who it is that calls (ApiKeys). Throws RequestError (401) for a wrong key.
   std::string authorize(std::string_view authorization) const { return keys_.owner(authorization); }
 

@@ -9,11 +9,12 @@
 namespace barge {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, const char*>, 4> kTypes = {{
+constexpr std::array<std::pair<std::string_view, const char*>, 5> kTypes = {{
     {".html", "text/html; charset=utf-8"},
     {".css", "text/css; charset=utf-8"},
     {".js", "text/javascript; charset=utf-8"},
     {".svg", "image/svg+xml"},
+    {".json", "application/json"},
 }};
 
 // The page holds a key: nothing that isn't this server's may run in it, be sent to, or frame it.

@@ -4,9 +4,11 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
+import venv
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOB = ROOT / "examples" / "prompts.jsonl"
@@ -36,6 +38,22 @@ def model():
     if not path:
         skip("BARGE_TEST_MODEL isn't set; scripts/fetch_model prints what to set it to")
     return path
+
+
+def python_with(*packages):
+    """A Python that has these packages of PyPI, in a virtual environment that is kept in build/.
+    Skips the test where they can't be had."""
+    name = re.split(r"[=\[]", packages[0])[0]
+    directory = ROOT / "build" / f"venv-{name}"
+    python = directory / "bin" / "python"
+    if not python.exists():
+        venv.create(directory, with_pip=True)
+    installed = subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "install",
+                                "--quiet", *packages])
+    if installed.returncode != 0 and subprocess.run(
+            [python, "-m", "pip", "show", "--quiet", name]).returncode != 0:
+        skip(f"the Python package {name} can't be had: PyPI is out of reach")
+    return python
 
 
 def work_directory():
