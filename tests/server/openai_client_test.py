@@ -7,6 +7,7 @@
 Exit status 0: all is well; 77: the openai package isn't there.
 """
 import argparse
+import asyncio
 import collections
 import io
 import json
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 try:
@@ -78,6 +80,11 @@ def check_uploads(client):
     assert client.files.wait_for_processing(from_path.id).id == from_path.id
     listed = [one.id for one in client.files.list(limit=2)]  # follows the pages
     assert {from_path.id, from_memory.id, from_bytes.id} <= set(listed)
+    assert listed[::-1] == [one.id for one in client.files.list(limit=3, order="asc")]
+    others = [one.id for one in client.files.list(purpose="user_data")]
+    assert from_bytes.id in others and from_path.id not in others
+    with client.files.with_streaming_response.content(from_bytes.id) as response:
+        assert b"".join(response.iter_bytes()) == large
 
 
 def check_batch(client, model):
@@ -143,15 +150,36 @@ def check_completions(client, model):
     assert texts == [choice.text for choice in whole.choices], texts
     assert tokens == ["".join(choice.logprobs.tokens) for choice in whole.choices], tokens
 
+    entries = client.chat.completions.create(
+        model=model, messages=MESSAGES, max_tokens=3, logprobs=True,
+        top_logprobs=2).choices[0].logprobs.content
+    assert len(entries) == 3 and all(entry.logprob <= 0 for entry in entries), entries
+
     with client.chat.completions.create(model=model, messages=MESSAGES, stream=True) as stream:
         assert next(iter(stream)).choices[0].delta.role == "assistant"
     # Left in the middle: the next one is answered all the same.
     assert client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=2).choices
 
 
+def check_many_at_once(client, model):
+    async def ask():
+        async with openai.AsyncOpenAI(base_url=client.base_url, api_key=client.api_key,
+                                      max_retries=0) as many:
+            return await asyncio.gather(*(
+                many.chat.completions.create(model=model, messages=MESSAGES, max_tokens=4, seed=i)
+                for i in range(64)))
+
+    assert {one.object for one in asyncio.run(ask())} == {"chat.completion"}
+
+
 def check_files_are_deleted(client):
     upload = client.files.create(file=("in.jsonl", b"x"), purpose="batch")
     assert client.files.delete(upload.id).deleted
+    try:
+        client.files.content(upload.id)
+    except openai.NotFoundError:
+        return
+    raise AssertionError("a deleted file has content")
 
 
 def check_cancel(client, model):
@@ -204,7 +232,8 @@ class Program:
 
     def start(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
-        port = int(self.process.stdout.readline().split()[-1])
+        port = self.process.stdout.readline().split()[-1]
+        self.command[2] = port  # of its later lives, too
         self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none",
                                     max_retries=0)
 
@@ -228,9 +257,28 @@ def check_kills(program, model):
     assert len(answers(program.client, batch.output_file_id)) == 400
 
 
+def check_retries(program, model):
+    """Clients that try again find a server that was away, and don't try where it is of no use."""
+    batch = wait_for(program.client, create(program.client, [request(1, model)]))
+    patient = program.client.with_options(max_retries=5)
+    start = time.monotonic()
+    try:
+        patient.batches.cancel(batch.id)
+        raise AssertionError("a completed batch was cancelled")
+    except openai.ConflictError as error:
+        assert "Cannot cancel a batch with status 'completed'." in str(error), error
+    assert time.monotonic() - start < 0.35, "tried again at a 409"
+    assert program.end(signal.SIGTERM) == 0
+    later = threading.Timer(1, program.start)
+    later.start()
+    assert patient.batches.retrieve(batch.id) == batch
+    later.join()
+
+
 def check_all(client, model):
     check_models(client, model)
     check_completions(client, model)
+    check_many_at_once(client, model)
     check_files_are_deleted(client)
     check_uploads(client)
     check_batch(client, model)
@@ -255,6 +303,7 @@ def main():
                 check_all(program.client, options.model)
                 check_cancel(program.client, options.model)
                 check_kills(program, options.model)
+                check_retries(program, options.model)
                 assert program.end(signal.SIGTERM) == 0
             finally:
                 program.process.kill()
