@@ -122,6 +122,7 @@ void add_bench(CLI::App& app) {
                    "take prompts and max_tokens from this JSONL of Batch API requests; answers are "
                    "of just that length")
       ->check(CLI::ExistingFile);
+  command->option_defaults()->group("Measurement");
   command->add_option("--repetitions", o->repetitions, "the median one is shown")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -139,6 +140,7 @@ void add_bench(CLI::App& app) {
   command->add_option("--trace", o->trace,
                       "file for what streams, disk and sweeps did: ui.perfetto.dev shows it, and "
                       "scripts/plot");
+  command->option_defaults()->group("General");
   command->add_flag("--json", o->json, "one object");
   add_common_flags(*command);
   command->callback([command, o] {

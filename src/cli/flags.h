@@ -4,7 +4,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace barge {
 
@@ -16,10 +17,14 @@ void add_machine_flags(CLI::App& command, Options& options);
 void add_policy_flags(CLI::App& command, Options& options);
 void add_workload_flags(CLI::App& command, Options& options);
 
-/// Adds --log-level and --config, and takes what the command line doesn't say from the environment
-/// (BARGE_ and the flag's name in capitals), then from the JSON file of --config.
+/// Adds --log-level and --config; to be called last. Options that are required so far may then also
+/// come from the environment or the file: `read_environment_and_config` looks for them.
 void add_common_flags(CLI::App& command);
-/// Call after parsing. Throws ConfigError, naming variable or key.
+/// Whether it must be given, there or on the command line.
+bool is_required(const CLI::Option& option);
+/// Takes what the command line doesn't say from the environment (BARGE_ and the flag's name in
+/// capitals), then from the JSON file of --config; MODEL is BARGE_MODEL and "model" there. Call
+/// after parsing. Throws ConfigError, naming variable or key, and CLI::RequiredError.
 void read_environment_and_config(CLI::App& command);
 
 }  // namespace barge

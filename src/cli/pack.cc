@@ -49,6 +49,7 @@ void add_pack(CLI::App& app) {
   command->add_option("MODEL", o->model, "a model, or with --verify a pack")->required();
   command->add_option("-o,--output", o->output, "directory of the pack; must not exist");
   add_format_flags(*command, *o);
+  command->option_defaults()->group("Pack");
   command->add_option("--threads", o->threads, "that encode; default: all processors")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--verify", o->verify, "check every checksum");

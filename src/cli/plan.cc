@@ -68,11 +68,13 @@ void add_plan(CLI::App& app) {
   add_workload_flags(*command, *o);
   command->add_option("-i,--input", o->input, "take the workload from this JSONL file")
       ->check(CLI::ExistingFile);
+  command->option_defaults()->group("Plan");
   command->add_option("--machine", o->machine, "plan for the machine of this profile")
       ->check(CLI::ExistingFile);
   command->add_flag("--explain", o->explain, "say what other policies would bring");
   command->add_flag("--pareto", o->pareto,
                     "jobs of one block each: which block brings most at which latency");
+  command->option_defaults()->group("General");
   command->add_flag("--json", o->json, "one object");
   add_common_flags(*command);
   command->callback([command, o] {

@@ -17,6 +17,7 @@ void add_probe(CLI::App& app) {
   const auto o = std::make_shared<Options>();
   add_compute_flags(*command, *o);
   add_machine_flags(*command, *o);
+  command->option_defaults()->group("General");
   command->add_flag("--quick", o->quick, "10 seconds at most, less exact");
   command->add_flag("--json", o->json, "print the profile as it is kept");
   add_common_flags(*command);

@@ -92,6 +92,7 @@ void add_run(CLI::App& app) {
   auto* command = app.add_subcommand("run", "Answer a JSONL file of Batch API requests");
   const auto o = std::make_shared<Options>();
   add_model_flags(*command, *o);
+  command->option_defaults()->group("Job");
   command->add_option("-i,--input", o->input, "JSONL, one request a line")
       ->required()
       ->check(CLI::ExistingFile);
@@ -101,6 +102,7 @@ void add_run(CLI::App& app) {
   command->add_flag("--overwrite", o->overwrite, "drop the output of another job");
   add_machine_flags(*command, *o);
   add_policy_flags(*command, *o);
+  command->option_defaults()->group("General");
   command->add_flag("--json", o->json, "print a report as one object");
   add_common_flags(*command);
   command->callback([command, o] {

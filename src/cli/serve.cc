@@ -92,6 +92,7 @@ void add_serve(CLI::App& app) {
       app.add_subcommand("serve", "Serve OpenAI's Files, Batches and completions over HTTP");
   const auto o = std::make_shared<Options>();
   add_model_flags(*command, *o);
+  command->option_defaults()->group("Server");
   command->add_option("--host", o->host, "address to listen on")->capture_default_str();
   command->add_option("--port", o->port, "0: any that is free")
       ->check(CLI::Range(0, 65535))
