@@ -194,7 +194,7 @@ class Barge:
                 "decode_tokens_per_s")
         weights = {"auto": "Q4_0", "16": "bf16"}[self.weight_bits]
         version = subprocess.run([str(places.barge), "--version"], check=True, capture_output=True,
-                                 text=True).stdout.strip()
+                                 text=True).stdout.strip().removeprefix("barge ")
         return {"version": version, "weights": weights, **{key: result[key] for key in keys}}
 
 

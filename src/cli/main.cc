@@ -2,25 +2,15 @@
 #include <cstdio>
 #include <exception>
 
-#include "cli/commands.h"
-#include "core/errors.h"
+#include "cli/program.h"
 
 namespace {
 
 constexpr int kFailed = 1, kWrongUsage = 2;
 
 int run(int argc, char** argv) {
-  CLI::App app{"Runs bulk jobs on language models that are larger than the memory they get."};
-  app.name("barge");
-  app.set_version_flag("--version", BARGE_VERSION);
-  app.require_subcommand(1);
-  barge::add_serve(app);
-  barge::add_run(app);
-  barge::add_plan(app);
-  barge::add_probe(app);
-  barge::add_pack(app);
-  barge::add_bench(app);
-  barge::add_tokenize(app);
+  CLI::App app;
+  barge::make_program(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& e) {  // a command that did its work and failed
