@@ -32,8 +32,13 @@ endif()
 barge_install(tests libexec/barge ../../lib cuda_test engine_test ${benches})
 install(DIRECTORY models/ DESTINATION share/barge/models COMPONENT program
         FILES_MATCHING PATTERN "*.json")
-install(DIRECTORY examples DESTINATION share/barge COMPONENT program)
+install(DIRECTORY examples machines DESTINATION share/barge COMPONENT program)
 install(FILES README.md LICENSE DESTINATION . COMPONENT program)
+install(FILES ${MANUAL_PAGES} DESTINATION share/man/man1 COMPONENT program)
+install(FILES ${BASH_COMPLETION} DESTINATION share/bash-completion/completions COMPONENT program)
+# For those who make a service of it: README.md says how.
+install(FILES packaging/barge.service packaging/barge.sysusers packaging/serve.json
+              packaging/environment DESTINATION share/barge/service COMPONENT program)
 install(DIRECTORY tests/data/goldens DESTINATION libexec/barge/data COMPONENT tests)
 
 # The plug-in finds CUDA's libraries where the loader does, else where toolkits usually are.
