@@ -171,8 +171,8 @@ TEST_F(ServerTest, AnswersHeadAsGetWithoutTheBody) {
     const HttpReply head = client.call("HEAD", target), get = client.call("GET", target);
     EXPECT_EQ(head.status, get.status) << target;
     EXPECT_EQ(head.headers.at("content-type"), get.headers.at("content-type")) << target;
-    if (target != "/metrics")  // which counts what came before
-      EXPECT_EQ(head.headers.at("content-length"), get.headers.at("content-length")) << target;
+    if (target == "/metrics") continue;  // which counts what came before
+    EXPECT_EQ(head.headers.at("content-length"), get.headers.at("content-length")) << target;
   }
   EXPECT_EQ(client.call("HEAD", "/v1/completions").status, 405);
   EXPECT_EQ(client.call("DELETE", "/v1/batches").headers.at("allow"), "GET, HEAD, POST");
