@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "core/errors.h"
+#include "core/io_error.h"
 
 namespace barge {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::size_t kMaxTailBytes = std::size_t{256} << 20;
 constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 
 [[noreturn]] void fail(const char* attempted, const std::filesystem::path& path) {
-  throw IoError(concat("cannot ", attempted, ' ', path.string(), ": ", std::strerror(errno)));
+  throw_io_error(concat("cannot ", attempted, ' ', path.string()), errno);
 }
 
 // Closes the file unless everything went well.
@@ -69,10 +69,13 @@ AnswerFile::AnswerFile(std::filesystem::path path, std::int64_t recorded_bytes,
   for (std::size_t end = 0; (end = tail.find('\n')) != std::string_view::npos;) {
     if (!adopt(tail.substr(0, end))) break;
     tail.remove_prefix(end + 1);
-    bytes_ += static_cast<std::int64_t>(end) + 1;
   }
-  dirty_ = bytes_ > recorded_bytes;
-  if (!text.empty() && ftruncate(fd_, bytes_) != 0) fail("cut off the unfinished end of", path_);
+  // Written again, so that `sync` means them too: after a failed fdatasync the kernel takes pages
+  // for clean that the disk never got.
+  pending_ = text.substr(0, text.size() - tail.size());
+  const auto kept_bytes = bytes_ + static_cast<std::int64_t>(pending_.size());
+  if (!tail.empty() && ftruncate(fd_, kept_bytes) != 0)
+    fail("cut off the unfinished end of", path_);
   const auto directory = path_.parent_path();
   sync_directory(directory.empty() ? "." : directory);
   guard.fd = -1;
@@ -81,24 +84,21 @@ AnswerFile::AnswerFile(std::filesystem::path path, std::int64_t recorded_bytes,
 AnswerFile::~AnswerFile() { close(fd_); }
 
 void AnswerFile::sync() {
-  if (pending_.empty() && !dirty_) return;
+  if (pending_.empty()) return;
   std::size_t done = 0;
   while (done < pending_.size()) {
     const ssize_t written = pwrite(fd_, pending_.data() + done, pending_.size() - done,
                                    bytes_ + static_cast<std::int64_t>(done));
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      const int error = written < 0 ? errno : ENOSPC;
-      throw IoError(concat("cannot write ", pending_.size() - done, " bytes of answers to ",
-                           path_.string(), ": ", std::strerror(error),
-                           error == ENOSPC ? "; free some disk space, then start again" : ""));
-    }
+    if (written <= 0)
+      throw_io_error(
+          concat("cannot write ", pending_.size() - done, " bytes of answers to ", path_.string()),
+          written < 0 ? errno : ENOSPC);
     done += static_cast<std::size_t>(written);
   }
   if (fdatasync(fd_) != 0) fail("make durable", path_);
   bytes_ += static_cast<std::int64_t>(pending_.size());
   pending_.clear();
-  dirty_ = false;
 }
 
 void sync_directory(const std::filesystem::path& directory) {

@@ -33,8 +33,7 @@ class AnswerFile {
   std::filesystem::path path_;
   int fd_;
   std::int64_t bytes_;
-  bool dirty_;  // adopted lines may not be on the disk
-  std::string pending_;
+  std::string pending_;  // whole lines; what was adopted may be there already
 };
 
 /// Makes the entries of `directory` durable: new files, renames. Throws IoError.

@@ -35,9 +35,17 @@ ALTER TABLE files ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 )sql";
 
+// Of an uploaded file, of a batch; a batch's wish for its outputs, in seconds from their creation.
+inline constexpr const char* kLifetimes = R"sql(
+ALTER TABLE files ADD COLUMN expires_at INTEGER;
+ALTER TABLE jobs ADD COLUMN expires_at INTEGER;
+ALTER TABLE jobs ADD COLUMN expired_at INTEGER;
+ALTER TABLE jobs ADD COLUMN output_lifetime INTEGER;
+)sql";
+
 /// Entry i makes version i + 1 of a job store's version i. What is here stays: stores of all ages
 /// are about. Internal to JobStore.
-inline constexpr std::array kSchemaSteps = {kFirstSchema, kCancelling, kOwners};
+inline constexpr std::array kSchemaSteps = {kFirstSchema, kCancelling, kOwners, kLifetimes};
 inline constexpr std::int64_t kSchemaVersion = kSchemaSteps.size();
 
 }  // namespace barge

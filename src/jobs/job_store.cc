@@ -1,12 +1,10 @@
 #include "jobs/job_store.h"
 
 #include <array>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "core/errors.h"
-#include "jobs/job_schema.h"
-#include "jobs/sqlite.h"
+#include "jobs/job_store_impl.h"
 
 namespace barge {
 namespace {
@@ -18,7 +16,8 @@ constexpr const char* kJobColumns =
     "SELECT id, endpoint, input_file_id, completion_window, metadata, status, model, "
     "output_file_id, error_file_id, errors, identity, created_at, in_progress_at, finalizing_at, "
     "completed_at, failed_at, total, completed, failed, prompt_tokens, generated_tokens, "
-    "output_bytes, error_bytes, logits_hash, cancelling_at, cancelled_at, owner FROM jobs ";
+    "output_bytes, error_bytes, logits_hash, cancelling_at, cancelled_at, owner, "
+    "expires_at, expired_at, output_lifetime FROM jobs ";
 
 JobStatus status_of(const std::string& name) {
   for (std::size_t i = 0; i < kStatusNames.size(); ++i)
@@ -52,11 +51,10 @@ JobRecord read_job(Statement& row) {
   job.cancelling_at = row.maybe_integer(column++);
   job.cancelled_at = row.maybe_integer(column++);
   job.owner = row.text(column++);
+  job.expires_at = row.maybe_integer(column++);
+  job.expired_at = row.maybe_integer(column++);
+  job.output_lifetime = row.maybe_integer(column++);
   return job;
-}
-
-FileRecord read_file(Statement& row) {
-  return {row.text(0), row.text(1), row.text(2), row.integer(3), row.integer(4), row.text(5)};
 }
 
 std::string identity_text(const Identity& identity) {
@@ -70,6 +68,11 @@ const char* status_name(JobStatus status) { return kStatusNames[static_cast<std:
 bool is_terminal(JobStatus status) {
   return status == JobStatus::kCompleted || status == JobStatus::kFailed ||
          status == JobStatus::kCancelled || status == JobStatus::kExpired;
+}
+
+bool is_cut_short(const JobRecord& job) {
+  return job.status == JobStatus::kCancelling ||
+         (job.status == JobStatus::kFinalizing && job.expired_at);
 }
 
 std::string differences(const Identity& was, const Identity& is) {
@@ -86,74 +89,21 @@ std::string differences(const Identity& was, const Identity& is) {
   return text;
 }
 
-class JobStore::Impl {
- public:
-  explicit Impl(const std::filesystem::path& path) : db(path) {
-    Statement version(db, "PRAGMA user_version");
-    version.bind().step();
-    const auto found = version.integer(0);
-    version.bind();
-    if (found == kSchemaVersion) return;
-    if (found > kSchemaVersion)
-      throw FormatError(concat("the job store ", path.string(), " has format version ", found,
-                               ", this barge reads up to ", kSchemaVersion,
-                               "; use the barge that wrote it or another directory"));
-    Sqlite::Transaction transaction(db);
-    for (std::int64_t i = found; i < kSchemaVersion; ++i) db.execute(kSchemaSteps[i]);
-    db.execute(concat("PRAGMA user_version = ", kSchemaVersion).c_str());
-    transaction.commit();
-  }
-
-  void insert_file(const FileRecord& file) {
-    Statement(db, "INSERT INTO files VALUES (?, ?, ?, ?, ?, ?)")
-        .bind(file.id, file.filename, file.purpose, file.bytes, file.created_at, file.owner)
-        .run();
-  }
-
-  std::mutex mutex;  // guards db
-  Sqlite db;
-};
-
 JobStore::JobStore(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path)) {}
 JobStore::~JobStore() = default;
-
-void JobStore::add_file(const FileRecord& file) {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->insert_file(file);
-}
-
-std::optional<FileRecord> JobStore::file(const std::string& id) {
-  const std::lock_guard lock(impl_->mutex);
-  Statement row(impl_->db, "SELECT * FROM files WHERE id = ?");
-  if (!row.bind(id).step()) return std::nullopt;
-  return read_file(row);
-}
-
-std::vector<FileRecord> JobStore::files() {
-  const std::lock_guard lock(impl_->mutex);
-  Statement row(impl_->db, "SELECT * FROM files ORDER BY created_at DESC, rowid DESC");
-  std::vector<FileRecord> files;
-  while (row.step()) files.push_back(read_file(row));
-  return files;
-}
-
-bool JobStore::remove_file(const std::string& id) {
-  const std::lock_guard lock(impl_->mutex);
-  Statement(impl_->db, "DELETE FROM files WHERE id = ?").bind(id).run();
-  return sqlite3_changes(impl_->db.handle()) > 0;
-}
 
 void JobStore::add_job(const JobRecord& job) {
   const std::lock_guard lock(impl_->mutex);
   Statement(impl_->db,
             "INSERT INTO jobs (id, endpoint, input_file_id, completion_window, metadata, status, "
             "model, output_file_id, error_file_id, errors, identity, created_at, in_progress_at, "
-            "finalizing_at, completed_at, failed_at, total, owner) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            "finalizing_at, completed_at, failed_at, total, owner, expires_at, output_lifetime) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(job.id, job.endpoint, job.input_file_id, job.completion_window, job.metadata_json,
             std::string(status_name(job.status)), job.model, job.output_file_id, job.error_file_id,
             job.errors_json, identity_text(job.identity), job.created_at, job.in_progress_at,
-            job.finalizing_at, job.completed_at, job.failed_at, job.total, job.owner)
+            job.finalizing_at, job.completed_at, job.failed_at, job.total, job.owner,
+            job.expires_at, job.output_lifetime)
       .run();
 }
 
@@ -174,19 +124,16 @@ std::vector<JobRecord> JobStore::jobs() {
 
 std::vector<std::string> JobStore::unfinished() {
   const std::lock_guard lock(impl_->mutex);
-  Statement row(impl_->db,
-                "SELECT id FROM jobs WHERE status NOT IN "
-                "('completed', 'failed', 'cancelled', 'expired') ORDER BY created_at, rowid");
-  std::vector<std::string> ids;
-  while (row.step()) ids.push_back(row.text(0));
-  return ids;
+  Statement row(
+      impl_->db,
+      concat("SELECT id FROM jobs WHERE ", kUnfinished, " ORDER BY created_at, rowid").c_str());
+  return Impl::ids(row);
 }
 
 std::optional<std::string> JobStore::reader_of(const std::string& file_id) {
   const std::lock_guard lock(impl_->mutex);
   Statement row(impl_->db,
-                "SELECT id FROM jobs WHERE input_file_id = ? AND status NOT IN "
-                "('completed', 'failed', 'cancelled', 'expired')");
+                concat("SELECT id FROM jobs WHERE input_file_id = ? AND ", kUnfinished).c_str());
   if (!row.bind(file_id).step()) return std::nullopt;
   return row.text(0);
 }
@@ -203,21 +150,31 @@ std::optional<JobRecord> JobStore::cancel_job(const std::string& id, std::int64_
   return job(id);
 }
 
+std::vector<std::string> JobStore::expire_jobs(std::int64_t now) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement row(impl_->db,
+                "UPDATE jobs SET status = 'finalizing', finalizing_at = ?, expired_at = ? "
+                "WHERE status IN ('validating', 'in_progress') AND expires_at <= ? RETURNING id");
+  return Impl::ids(row.bind(now, now, now));
+}
+
 bool JobStore::update_job(const JobRecord& job, JobStatus was, std::span<const FileRecord> files) {
   const std::lock_guard lock(impl_->mutex);
   Sqlite::Transaction transaction(impl_->db);
   Statement(impl_->db,
             "UPDATE jobs SET status = ?, model = ?, output_file_id = ?, error_file_id = ?, "
             "errors = ?, identity = ?, in_progress_at = ?, finalizing_at = ?, completed_at = ?, "
-            "failed_at = ?, total = ?, cancelling_at = ?, cancelled_at = ? "
+            "failed_at = ?, total = ?, cancelling_at = ?, cancelled_at = ?, expired_at = ? "
             "WHERE id = ? AND status = ?")
       .bind(std::string(status_name(job.status)), job.model, job.output_file_id, job.error_file_id,
             job.errors_json, identity_text(job.identity), job.in_progress_at, job.finalizing_at,
-            job.completed_at, job.failed_at, job.total, job.cancelling_at, job.cancelled_at, job.id,
-            std::string(status_name(was)))
+            job.completed_at, job.failed_at, job.total, job.cancelling_at, job.cancelled_at,
+            job.expired_at, job.id, std::string(status_name(was)))
       .run();
   if (sqlite3_changes(impl_->db.handle()) == 0) return false;
   for (const FileRecord& file : files) impl_->insert_file(file);
+  if (is_terminal(job.status))  // nobody asks which lines are answered any more
+    Statement(impl_->db, "DELETE FROM answers WHERE job = ?").bind(job.id).run();
   transaction.commit();
   return true;
 }

@@ -18,6 +18,7 @@ struct FileRecord {
   std::string purpose;
   std::int64_t bytes = 0, created_at = 0;  // Unix seconds
   std::string owner;                       // a hash of whose it is; empty: everybody's
+  std::optional<std::int64_t> expires_at;
 };
 
 enum class JobStatus {
@@ -52,7 +53,10 @@ struct JobRecord {
   std::int64_t created_at = 0;
   std::optional<std::int64_t> in_progress_at, finalizing_at, completed_at, failed_at;
   std::optional<std::int64_t> cancelling_at, cancelled_at;
-  std::int64_t total = 0;  // requests; 0 until validated
+  std::optional<std::int64_t> expires_at;  // what isn't answered then won't be
+  std::optional<std::int64_t> expired_at;  // also of one that is still finalizing because of it
+  std::optional<std::int64_t> output_lifetime;  // of its files, in seconds from their creation
+  std::int64_t total = 0;                       // requests; 0 until validated
 
   // Below: changed by `record_answers` alone, in step with the answers.
   std::int64_t completed = 0, failed = 0;  // requests
@@ -61,9 +65,12 @@ struct JobRecord {
   std::uint64_t logits_hash = 0;                   // of all answers, whatever their order
 };
 
+/// Whether the job's remaining lines get errors and no answers: it was cancelled or has expired.
+bool is_cut_short(const JobRecord& job);
+
 /// A line that has its answer.
 struct AnswerRecord {
-  static constexpr int kNotRun = 0;  // a status: the batch was cancelled before it ran
+  static constexpr int kNotRun = 0;  // a status: the batch was cut short before it ran
 
   std::int64_t line = 0;  // 1-based, in the input file
   int status = 200;       // HTTP
@@ -85,6 +92,13 @@ class JobStore {
   std::vector<FileRecord> files();  // newest first
   /// Forgets the record; false: there was none.
   bool remove_file(const std::string& id);
+  /// Forgets the records of files whose time has come, but for those that an unfinished job reads.
+  /// Their ids.
+  std::vector<std::string> remove_expired_files(std::int64_t now);
+  /// The same for what finished jobs read and wrote, where the last of these jobs ended by `until`.
+  std::vector<std::string> remove_files_of_jobs(std::int64_t until);
+  /// Of all files, and of what unfinished jobs have written.
+  std::int64_t stored_bytes();
 
   void add_job(const JobRecord& job);
   std::optional<JobRecord> job(const std::string& id);
@@ -98,6 +112,9 @@ class JobStore {
   /// Makes a job that is validating or in progress `cancelling`. The job as it is then; none: it
   /// isn't known.
   std::optional<JobRecord> cancel_job(const std::string& id, std::int64_t now);
+  /// Makes jobs that are validating or in progress, and whose time has come, `finalizing` with
+  /// `expired_at` set. Their ids.
+  std::vector<std::string> expire_jobs(std::int64_t now);
   /// Forgets the job and its answers.
   void remove_job(const std::string& id);
 

@@ -17,7 +17,8 @@ class Statement;
 /// thread at a time. Everything throws IoError, naming the file and what SQLite says.
 class Sqlite {
  public:
-  /// Opens or creates `path`, write-ahead log, each commit on the disk before it returns.
+  /// Opens or creates `path`, write-ahead log, each commit on the disk before it returns. Refuses
+  /// what is damaged.
   explicit Sqlite(std::filesystem::path path);
   ~Sqlite();
   Sqlite(const Sqlite&) = delete;
@@ -44,6 +45,9 @@ class Sqlite {
   };
 
  private:
+  void check_pages();
+  [[noreturn]] void fail_damaged(const std::string& how) const;
+
   std::filesystem::path path_;
   sqlite3* db_ = nullptr;
 };

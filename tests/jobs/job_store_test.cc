@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "core/errors.h"
+#include "jobs/job_schema.h"
 #include "tests/support/temp_directory.h"
 
 namespace barge {
@@ -162,25 +163,101 @@ TEST(JobStore, KnowsWhoReadsAFileAndForgetsIt) {
   EXPECT_FALSE(store.file("file-1"));
 }
 
-TEST(JobStore, TakesOverAStoreOfTheFirstVersion) {
-  const test::TempDirectory directory;
-  {
-    JobStore store(directory / "db");
-    store.add_file({"file-1", "in", "batch", 5, 19});
-    store.add_job(example("a"));
-  }
-  sqlite3* db = nullptr;  // what later versions added is taken away
-  sqlite3_open((directory / "db").c_str(), &db);
-  for (const char* sql :
-       {"ALTER TABLE jobs DROP COLUMN cancelling_at", "ALTER TABLE jobs DROP COLUMN cancelled_at",
-        "ALTER TABLE jobs DROP COLUMN owner", "ALTER TABLE files DROP COLUMN owner",
-        "PRAGMA user_version = 1"})
-    ASSERT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+void execute(const std::filesystem::path& path, const std::string& sql) {
+  sqlite3* db = nullptr;
+  sqlite3_open(path.c_str(), &db);
+  EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(db);
   sqlite3_close(db);
+}
+
+TEST(JobStore, TakesOverStoresOfAllOlderVersions) {
+  for (std::int64_t version = 1; version <= kSchemaVersion; ++version) {
+    SCOPED_TRACE(version);
+    const test::TempDirectory directory;
+    for (std::int64_t i = 0; i < version; ++i) execute(directory / "db", kSchemaSteps[i]);
+    execute(directory / "db", concat(R"sql(
+        INSERT INTO files (id, filename, purpose, bytes, created_at)
+          VALUES ('file-1', 'in', 'batch', 5, 19);
+        INSERT INTO jobs (id, endpoint, input_file_id, completion_window, metadata, status, errors,
+                          identity, created_at, total, completed)
+          VALUES ('a', '/v1/completions', 'file-1', '24h', 'null', 'in_progress', 'null',
+                  '{"dtype":"float32"}', 17, 3, 1);
+        INSERT INTO answers VALUES ('a', 2, 200);
+        PRAGMA user_version = )sql",
+                                     version));
+    for (int opening = 0; opening < 2; ++opening) {  // the second finds a store of this version
+      JobStore store(directory / "db");
+      const JobRecord job = *store.job("a");
+      EXPECT_EQ(job.endpoint, "/v1/completions");
+      EXPECT_EQ(job.identity, (Identity{{"dtype", "float32"}}));
+      EXPECT_EQ(job.total, 3);
+      EXPECT_EQ(job.completed, 1);
+      EXPECT_EQ(job.expires_at, std::nullopt);
+      EXPECT_EQ(job.output_lifetime, std::nullopt);
+      EXPECT_EQ(job.owner, "");
+      EXPECT_TRUE(store.answered_lines("a")[2]);
+      EXPECT_EQ(store.file("file-1")->bytes, 5);
+      EXPECT_EQ(store.file("file-1")->expires_at, std::nullopt);
+    }
+    JobStore store(directory / "db");
+    store.add_file({.id = "file-2", .filename = "in", .purpose = "batch", .expires_at = 7});
+    EXPECT_THAT(store.remove_expired_files(7), ElementsAre("file-2"));
+    EXPECT_EQ(store.cancel_job("a", 20)->cancelling_at, 20);
+  }
+}
+
+TEST(JobStore, ExpiresWhatRunsWhenItsTimeHasCome) {
+  const test::TempDirectory directory;
   JobStore store(directory / "db");
-  EXPECT_EQ(store.job("a")->endpoint, "/v1/completions");
-  EXPECT_EQ(store.cancel_job("a", 20)->cancelling_at, 20);
-  EXPECT_EQ(store.file("file-1")->bytes, 5);
+  JobRecord early = example("early"), late = example("late"), done = example("done");
+  early.expires_at = 100;
+  late.expires_at = 101;
+  late.output_lifetime = 7200;
+  done.expires_at = 100;
+  for (const JobRecord& job : {early, late, done, example("never")}) store.add_job(job);
+  done.status = JobStatus::kCompleted;
+  store.update_job(done, JobStatus::kValidating);
+  EXPECT_THAT(store.expire_jobs(99), ElementsAre());
+  EXPECT_THAT(store.expire_jobs(100), ElementsAre("early"));
+  EXPECT_THAT(store.expire_jobs(100), ElementsAre());
+  const JobRecord job = *store.job("early");
+  EXPECT_EQ(job.status, JobStatus::kFinalizing);
+  EXPECT_EQ(job.expired_at, 100);
+  EXPECT_TRUE(is_cut_short(job));
+  EXPECT_FALSE(is_cut_short(*store.job("late")));
+  EXPECT_EQ(store.job("late")->output_lifetime, 7200);
+  EXPECT_EQ(store.cancel_job("early", 101)->status, JobStatus::kFinalizing);
+}
+
+TEST(JobStore, ForgetsWhichLinesOfAnEndedJobWereAnswered) {
+  const test::TempDirectory directory;
+  JobStore store(directory / "db");
+  store.add_job(example("a"));
+  const AnswerRecord answer{.line = 1};
+  store.record_answers("a", {&answer, 1}, 10, 0);
+  JobRecord job = *store.job("a");
+  job.status = JobStatus::kCompleted;
+  store.update_job(job, JobStatus::kValidating);
+  EXPECT_EQ(store.answered_lines("a").size(), 1u);
+  EXPECT_EQ(store.job("a")->completed, 1);
+}
+
+TEST(JobStore, CountsTheBytesOfFilesAndOfWhatIsUnderWay) {
+  const test::TempDirectory directory;
+  JobStore store(directory / "db");
+  EXPECT_EQ(store.stored_bytes(), 0);
+  store.add_file({.id = "file-1", .bytes = 100});
+  for (const char* id : {"a", "b"}) {
+    store.add_job(example(id));
+    const AnswerRecord answer{.line = 1};
+    store.record_answers(id, {&answer, 1}, 10, 3);
+  }
+  JobRecord job = *store.job("a");
+  job.status = JobStatus::kCompleted;  // its bytes are a file's now
+  const FileRecord files[] = {{.id = "file-2", .bytes = 10}};
+  store.update_job(job, JobStatus::kValidating, files);
+  EXPECT_EQ(store.stored_bytes(), 100 + 10 + 13);
 }
 
 TEST(JobStore, LetsNoSecondProcessIn) {
