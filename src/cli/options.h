@@ -50,6 +50,8 @@ struct Options {
   std::filesystem::path api_key_file;
   bool allow_anonymous = false;
   std::filesystem::path data_dir;
+  std::string batch_expiry, retain, data_limit;  // empty: never, for ever, none
+  std::string shutdown_timeout = "30s";
 
   // Pack, probe, plan, tokenize
   bool verify = false, quick = false, pareto = false, explain = false;

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -9,10 +10,13 @@
 #include "cli/identity.h"
 #include "cli/session.h"
 #include "cli/workload.h"
+#include "core/bytes.h"
+#include "core/duration.h"
 #include "core/errors.h"
 #include "core/log.h"
 #include "server/api_keys.h"
 #include "server/server.h"
+#include "server/shutdown_limit.h"
 
 namespace barge {
 namespace {
@@ -49,6 +53,13 @@ void serve(const Options& o) {
   if (!o.api_key.empty()) options.api_keys.push_back(o.api_key);
   options.allow_anonymous = o.allow_anonymous;
   options.seed = o.seed;
+  if (!o.batch_expiry.empty())
+    options.batch_expiry_seconds = parse_duration(o.batch_expiry, "--batch-expiry");
+  if (!o.retain.empty()) options.retain_seconds = parse_duration(o.retain, "--retain");
+  if (!o.data_limit.empty())
+    options.data_limit_bytes = static_cast<std::int64_t>(parse_bytes(o.data_limit, "--data-limit"));
+  const std::chrono::seconds shutdown_timeout(
+      parse_duration(o.shutdown_timeout, "--shutdown-timeout"));
   Server server(options);
   log::info(concat("listening on http://", o.host, ":", server.port(), ", loading ", o.model));
 
@@ -78,7 +89,9 @@ void serve(const Options& o) {
   server.serve(model);
   log::info(concat("ready: ", options.served_model_name));
   server.wait();
-  log::info("stopping at the end of the sweep; batches go on at the next start");
+  log::info(concat("stopping at the end of the sweep, in ", o.shutdown_timeout,
+                   " at most; batches go on at the next start"));
+  limit_shutdown(shutdown_timeout);
   server.stop();
   if (session.watch->predicted() > 0)
     log::info(concat("sweeps took ", session.watch->seconds() / session.watch->predicted(),
@@ -105,6 +118,19 @@ void add_serve(CLI::App& app) {
   command->add_flag("--allow-anonymous", o->allow_anonymous,
                     "listen also where other machines can reach it without a key");
   command->add_option("--data-dir", o->data_dir, "files and jobs; default: in the cache directory");
+  command->add_option("--data-limit", o->data_limit,
+                      "14GiB, 512MiB: of files and outputs; an upload beyond it is refused");
+  command->add_option("--batch-expiry", o->batch_expiry,
+                      "24h, 7d: a batch's age at which what it hasn't answered gets error lines; "
+                      "default: never");
+  command->add_option("--retain", o->retain,
+                      "30d: how long files stay after the last batch that read or wrote them has "
+                      "ended; default: for ever");
+  command
+      ->add_option("--shutdown-timeout", o->shutdown_timeout,
+                   "how long the sweep may take to its end after SIGTERM or SIGINT; a second "
+                   "signal ends at once")
+      ->capture_default_str();
   add_machine_flags(*command, *o);
   add_policy_flags(*command, *o);
   add_workload_flags(*command, *o);

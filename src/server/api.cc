@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "core/io_error.h"
 #include "core/log.h"
 #include "jobs/body_fields.h"
 #include "jobs/completion_response.h"
@@ -22,10 +23,16 @@ ApiReply ok(nlohmann::ordered_json body) { return {.body = std::move(body)}; }
 
 ApiReply error_reply(const RequestError& error) {
   ApiReply reply{.status = error.status, .body = error_body(error)};
-  // Clients try again at a 409, too, unless they are told that it is of no use.
-  if (error.status == 409) reply.headers.emplace_back("x-should-retry", "false");
+  // Clients try again at these, too, unless they are told that it is of no use.
+  if (error.status == 409 || error.status == 507)
+    reply.headers.emplace_back("x-should-retry", "false");
   if (error.status == 503) reply.headers.emplace_back("Retry-After", "5");
   return reply;
+}
+
+RequestError disk_is_full() {
+  return RequestError("The server's disk is full. Please try again later.", "",
+                      "insufficient_storage", 507);
 }
 
 nlohmann::json parse_json(std::string_view body) {
@@ -50,11 +57,12 @@ std::string checked_model(const std::string& asked, const ServerOptions& options
 }
 
 Api::Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
-         BatchWorker& worker, const ModelSlot& models, const Metrics& metrics)
+         DataQuota& quota, BatchWorker& worker, const ModelSlot& models, const Metrics& metrics)
     : options_(options),
       keys_(options.api_keys),
       directory_(directory),
       store_(store),
+      quota_(quota),
       worker_(worker),
       models_(models),
       metrics_(metrics),
@@ -142,6 +150,9 @@ ApiReply Api::handle(const ApiRequest& request) {
     return dispatch(request);
   } catch (const RequestError& error) {
     return error_reply(error);
+  } catch (const DiskFull& error) {
+    log::error(concat(request.method, ' ', request.target, ": ", error.what()));
+    return error_reply(disk_is_full());
   } catch (const std::exception& error) {
     log::error(concat(request.method, ' ', request.target, ": ", error.what()));
     return error_reply(

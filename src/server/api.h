@@ -16,6 +16,7 @@
 #include "server/api_keys.h"
 #include "server/batch_worker.h"
 #include "server/data_directory.h"
+#include "server/data_quota.h"
 #include "server/metrics.h"
 #include "server/model_slot.h"
 #include "server/server.h"
@@ -46,6 +47,8 @@ struct ApiReply {
 ApiReply ok(nlohmann::ordered_json body);
 /// The reply that an error becomes.
 ApiReply error_reply(const RequestError& error);
+/// What a client is told of a DiskFull.
+RequestError disk_is_full();
 
 /// The body of a request: an object. Throws RequestError.
 nlohmann::json parse_json(std::string_view body);
@@ -60,7 +63,7 @@ class Api {
  public:
   /// References must outlive this.
   Api(const ServerOptions& options, const DataDirectory& directory, JobStore& store,
-      BatchWorker& worker, const ModelSlot& models, const Metrics& metrics);
+      DataQuota& quota, BatchWorker& worker, const ModelSlot& models, const Metrics& metrics);
 
   /// Never throws for what is in the request.
   ApiReply handle(const ApiRequest& request);
@@ -111,6 +114,7 @@ class Api {
   const ApiKeys keys_;
   const DataDirectory& directory_;
   JobStore& store_;
+  DataQuota& quota_;
   BatchWorker& worker_;
   const ModelSlot& models_;
   const Metrics& metrics_;

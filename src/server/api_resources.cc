@@ -1,7 +1,6 @@
 // Files and batches: what Api says of what is in the store.
 #include <algorithm>
 #include <charconv>
-#include <ctime>
 #include <system_error>
 
 #include "jobs/completion_response.h"
@@ -80,6 +79,7 @@ ApiReply Api::delete_file(const Call& call) {
   store_.remove_file(id);
   std::error_code ignored;  // who is reading it reads on; bytes that stay do no harm
   std::filesystem::remove(directory_.file(id), ignored);
+  quota_.refresh();
   return ok({{"id", id}, {"object", "file"}, {"deleted", true}});
 }
 
@@ -102,7 +102,9 @@ ApiReply Api::list_files(const Call& call) {
 }
 
 ApiReply Api::create_batch(const Call& call) {
-  JobRecord job = parse_batch(parse_json(call.request.body));
+  JobRecord job = parse_batch(parse_json(call.request.body), options_.now());
+  if (options_.batch_expiry_seconds > 0)
+    job.expires_at = job.created_at + options_.batch_expiry_seconds;
   job.owner = call.owner;
   store_.add_job(job);
   worker_.enqueue(job.id);
@@ -124,9 +126,9 @@ ApiReply Api::list_batches(const Call& call) {
 
 ApiReply Api::cancel_batch(const Call& call) {
   find_batch(call);
-  const JobRecord job = *store_.cancel_job(call.captures[0], std::time(nullptr));
+  const JobRecord job = *store_.cancel_job(call.captures[0], options_.now());
   if (job.status == JobStatus::kCancelling)
-    worker_.cancel(job.id);
+    worker_.cut_short(job.id);
   else if (job.status != JobStatus::kCancelled)
     throw RequestError(concat("Cannot cancel a batch with status '", status_name(job.status), "'."),
                        "", "", 409);

@@ -1,26 +1,23 @@
 #include "server/batch_worker.h"
 
 #include <algorithm>
-#include <ctime>
-#include <system_error>
+#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "core/errors.h"
 #include "core/log.h"
-#include "jobs/answer_file.h"
 #include "jobs/completion_response.h"
 #include "jobs/validation.h"
+#include "server/batch_files.h"
 
 namespace barge {
 
 BatchWorker::BatchWorker(const ServerOptions& options, const DataDirectory& directory,
                          JobStore& store)
     : options_(options), directory_(directory), store_(store) {
-  for (std::string& id : store.unfinished()) {
-    const bool cancelled = store.job(id)->status == JobStatus::kCancelling;
-    (cancelled ? cancelled_ : waiting_).push_back(std::move(id));
-  }
+  for (std::string& id : store.unfinished())
+    (is_cut_short(*store.job(id)) ? ending_ : waiting_).push_back(std::move(id));
 }
 
 void BatchWorker::serve(ServedModel model) {
@@ -29,7 +26,7 @@ void BatchWorker::serve(ServedModel model) {
   if (stop_ || model_) return;
   model_ = std::move(model);
   for (int i = 0; i < kAtOnce; ++i) threads_.emplace_back([this] { work(waiting_); });
-  threads_.emplace_back([this] { work(cancelled_); });
+  threads_.emplace_back([this] { work(ending_); });
 }
 
 void BatchWorker::enqueue(const std::string& id) {
@@ -38,15 +35,48 @@ void BatchWorker::enqueue(const std::string& id) {
   changed_.notify_all();
 }
 
-void BatchWorker::cancel(const std::string& id) {
+void BatchWorker::cut_short(const std::string& id) {
   const std::lock_guard lock(mutex_);
   if (const auto found = running_.find(id); found != running_.end()) {
     found->second->stop = true;
     return;
   }
   std::erase(waiting_, id);
-  if (std::ranges::find(cancelled_, id) == cancelled_.end()) cancelled_.push_back(id);
+  aside_.erase(id);
+  if (std::ranges::find(ending_, id) == ending_.end()) ending_.push_back(id);
   changed_.notify_all();
+}
+
+void BatchWorker::resume_put_aside() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, aside] : aside_) {
+    if (!aside.queue || --aside.rounds_left > 0) continue;
+    std::exchange(aside.queue, nullptr)->push_back(id);
+    changed_.notify_all();
+  }
+}
+
+// The disk or the engine is at fault, not the batch: its answers so far are kept.
+void BatchWorker::put_aside(const std::string& id, std::deque<std::string>& queue,
+                            const std::string& why) {
+  if (!model_->generator->failure().empty()) {
+    log::error(
+        concat("batch ", id, " was put aside and goes on when the server is started again: ", why));
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  Aside& aside = aside_[id];
+  const Running& running = *running_.at(id);
+  const std::int64_t done = running.progress.completed + running.progress.failed;
+  aside.wait_rounds =
+      done > aside.lines_done ? 1 : std::clamp(2 * aside.wait_rounds, 1, kMostRounds);
+  aside.lines_done = done;
+  aside.rounds_left = aside.wait_rounds;
+  aside.queue = &queue;
+  log::error(
+      concat("batch ", id, " was put aside and is tried again in ",
+             std::chrono::duration<double>(aside.wait_rounds * options_.housekeeping_every).count(),
+             " s: ", why));
 }
 
 BatchNumbers BatchWorker::numbers() {
@@ -54,6 +84,7 @@ BatchNumbers BatchWorker::numbers() {
   BatchNumbers numbers{.waiting = waiting_.size(),
                        .lines_completed = lines_completed_,
                        .lines_failed = lines_failed_};
+  for (const auto& [id, aside] : aside_) numbers.waiting += aside.queue != nullptr;
   for (const auto& [id, running] : running_) {
     const JobProgress& at = running->progress;
     numbers.running[id] = {at.total, at.completed, at.failed, at.seconds_left};
@@ -86,10 +117,10 @@ void BatchWorker::work(std::deque<std::string>& queue) {
     }
     try {
       process(id, *running);
+      const std::lock_guard lock(mutex_);
+      aside_.erase(id);
     } catch (const std::exception& error) {
-      // The disk or the engine, not the batch, is at fault: its answers so far are kept.
-      log::error(concat("batch ", id, " was put aside and goes on when the server is started ",
-                        "again: ", error.what()));
+      put_aside(id, queue, error.what());
     }
     const std::lock_guard lock(mutex_);
     running_.erase(id);
@@ -101,7 +132,7 @@ void BatchWorker::process(const std::string& id, Running& running) {
   if (job && job->status == JobStatus::kInProgress)
     log::info(concat("batch ", id, " goes on: ", job->completed + job->failed, " of ", job->total,
                      " requests are answered"));
-  // Whoever cancels it changes its status between two steps, or makes one of them fail.
+  // Who cancels it, or time, changes its status between two steps, or makes one of them fail.
   while (job && !is_terminal(job->status) && advance(*job, running)) job = store_.job(id);
 }
 
@@ -113,16 +144,19 @@ bool BatchWorker::advance(JobRecord& job, Running& running) {
       break;
     case JobStatus::kInProgress:
       if (!same_identity(job)) return false;
-      if (!run_batch(job, running)) return store_.job(job.id)->status == JobStatus::kCancelling;
+      if (!run_batch(job, running)) return is_cut_short(*store_.job(job.id));
       job.status = JobStatus::kFinalizing;
-      job.finalizing_at = std::time(nullptr);
+      job.finalizing_at = options_.now();
       store_.update_job(job, JobStatus::kInProgress);
       break;
     case JobStatus::kCancelling:
-      cancel_rest(job);
+      end_rest(job);
       break;
     default:
-      finalize(job, JobStatus::kCompleted);
+      if (is_cut_short(job))
+        end_rest(job);
+      else
+        finalize(job, JobStatus::kCompleted);
   }
   return true;
 }
@@ -141,15 +175,15 @@ void BatchWorker::validate_batch(JobRecord& job) {
                                      ", or the organization does not have access to it."),
                               "file_id"});
   if (!found.problems.empty()) {
-    if (was == JobStatus::kCancelling) return;
+    if (was != JobStatus::kValidating) return;
     job.status = JobStatus::kFailed;
-    job.failed_at = std::time(nullptr);
+    job.failed_at = options_.now();
     job.errors_json = to_text(problems_json(found.problems));
     log::info(concat("batch ", job.id, " failed: ", found.problems.front().message));
   } else {
     if (was == JobStatus::kValidating) {
       job.status = JobStatus::kInProgress;
-      job.in_progress_at = std::time(nullptr);
+      job.in_progress_at = options_.now();
       log::info(concat("batch ", job.id, " begins: ", found.num_requests, " requests"));
     }
     job.total = static_cast<std::int64_t>(found.num_requests);
@@ -201,43 +235,25 @@ bool BatchWorker::run_batch(const JobRecord& job, Running& running) {
 }
 
 // Each line has its place in one of the files: those without an answer get an error.
-void BatchWorker::cancel_rest(JobRecord& job) {
+void BatchWorker::end_rest(JobRecord& job) {
+  const bool cancelled = job.status == JobStatus::kCancelling;
   if (job.total == 0) validate_batch(job);  // to see whether it has lines to speak of
-  if (job.total > 0)
-    refuse_lines(store_, job.id, run_options(job), "batch_cancelled",
-                 "This request was not executed: its batch was cancelled.");
-  finalize(job, JobStatus::kCancelled);
+  if (job.total > 0 && !is_published(directory_, job))
+    refuse_lines(store_, job.id, run_options(job), cancelled ? "batch_cancelled" : "batch_expired",
+                 cancelled ? "This request was not executed: its batch was cancelled."
+                           : "This request could not be executed before the completion window "
+                             "expired.");
+  finalize(job, cancelled ? JobStatus::kCancelled : JobStatus::kExpired);
 }
 
-// Publishes the files. Each step may be repeated after a crash: their ids follow from the batch's.
 void BatchWorker::finalize(JobRecord& job, JobStatus end) {
   job = *store_.job(job.id);  // with the counts
   const JobStatus was = job.status;
-  std::vector<FileRecord> files;
-  const auto publish = [&](const std::filesystem::path& partial, const char* kind,
-                           std::int64_t bytes) -> std::optional<std::string> {
-    if (bytes == 0) {
-      std::filesystem::remove(partial);  // if it was begun
-      return std::nullopt;
-    }
-    FileRecord file{.id = derived_id("file-", job.id + kind), .purpose = "batch_output"};
-    file.filename = job.id + '_' + kind + ".jsonl";
-    file.bytes = bytes;
-    file.owner = job.owner;
-    file.created_at = std::time(nullptr);
-    std::error_code error;
-    std::filesystem::rename(partial, directory_.file(file.id), error);
-    if (error && !std::filesystem::exists(directory_.file(file.id)))
-      throw IoError(concat("cannot move ", partial.string(), " to ",
-                           directory_.file(file.id).string(), ": ", error.message()));
-    files.push_back(std::move(file));
-    return files.back().id;
-  };
-  job.output_file_id = publish(directory_.partial_output(job.id), "output", job.output_bytes);
-  job.error_file_id = publish(directory_.partial_errors(job.id), "error", job.error_bytes);
-  sync_directory(directory_.files());
+  const std::int64_t now = options_.now();
+  const std::vector<FileRecord> files = publish_files(directory_, job, now);
   job.status = end;
-  (end == JobStatus::kCompleted ? job.completed_at : job.cancelled_at) = std::time(nullptr);
+  if (end == JobStatus::kCompleted) job.completed_at = now;
+  if (end == JobStatus::kCancelled) job.cancelled_at = now;
   store_.update_job(job, was, files);
   log::info(concat("batch ", job.id, " is ", status_name(end), ": ", job.completed, " answers, ",
                    job.failed, " errors"));

@@ -1,13 +1,13 @@
 #include "server/batches.h"
 
 #include <algorithm>
-#include <ctime>
 #include <optional>
 
 #include "core/errors.h"
 #include "jobs/batch_line.h"
 #include "jobs/body_fields.h"
 #include "server/data_directory.h"
+#include "server/lifetime.h"
 
 namespace barge {
 namespace {
@@ -51,7 +51,7 @@ Json maybe(const std::optional<std::int64_t>& value) { return value ? Json(*valu
 
 }  // namespace
 
-JobRecord parse_batch(const json& body) {
+JobRecord parse_batch(const json& body, std::int64_t now) {
   const BodyFields fields(body);
   JobRecord job;
   job.input_file_id = required(fields, "input_file_id");
@@ -70,15 +70,17 @@ JobRecord parse_batch(const json& body) {
     check_metadata(*metadata);
     job.metadata_json = metadata->dump();
   }
+  if (const json* lifetime = fields.find("output_expires_after"))
+    job.output_lifetime = checked_lifetime(*lifetime, "output_expires_after");
   job.id = random_id("batch_");
   job.status = JobStatus::kValidating;
-  job.created_at = std::time(nullptr);
+  job.created_at = now;
   return job;
 }
 
 Json batch_json(const JobRecord& job) {
   Json usage;
-  if (job.status == JobStatus::kCompleted || job.status == JobStatus::kCancelled)
+  if (is_terminal(job.status) && job.status != JobStatus::kFailed)
     usage = {{"input_tokens", job.prompt_tokens},
              {"input_tokens_details", {{"cached_tokens", 0}}},
              {"output_tokens", job.generated_tokens},
@@ -96,11 +98,11 @@ Json batch_json(const JobRecord& job) {
           {"error_file_id", maybe(job.error_file_id)},
           {"created_at", job.created_at},
           {"in_progress_at", maybe(job.in_progress_at)},
-          {"expires_at", nullptr},  // batches may take days: none expires
+          {"expires_at", maybe(job.expires_at)},
           {"finalizing_at", maybe(job.finalizing_at)},
           {"completed_at", maybe(job.completed_at)},
           {"failed_at", maybe(job.failed_at)},
-          {"expired_at", nullptr},
+          {"expired_at", job.status == JobStatus::kExpired ? maybe(job.expired_at) : Json()},
           {"cancelling_at", maybe(job.cancelling_at)},
           {"cancelled_at", maybe(job.cancelled_at)},
           {"request_counts",

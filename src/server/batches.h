@@ -8,9 +8,9 @@
 
 namespace barge {
 
-/// A new job, status validating, from the body, an object, of POST /v1/batches. Throws
-/// RequestError.
-JobRecord parse_batch(const nlohmann::json& body);
+/// A new job, status validating, created `now` (Unix seconds), from the body, an object, of POST
+/// /v1/batches. Throws RequestError.
+JobRecord parse_batch(const nlohmann::json& body, std::int64_t now);
 
 /// The Batch object of OpenAI's API.
 nlohmann::ordered_json batch_json(const JobRecord& job);

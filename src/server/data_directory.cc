@@ -2,10 +2,14 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <system_error>
 
 #include "core/errors.h"
+#include "core/log.h"
+#include "jobs/answer_file.h"
 #include "jobs/hash.h"
+#include "server/batch_files.h"
 
 namespace barge {
 namespace {
@@ -23,13 +27,41 @@ DataDirectory::DataDirectory(std::filesystem::path root) : root_(std::move(root)
       throw IoError(concat("cannot make the directory ", (root_ / name).string(), ": ",
                            error.message(), "; choose another --data-dir"));
   }
+  // A new store would know nothing of them.
+  std::error_code error;
+  if (!std::filesystem::exists(store(), error) && !error &&
+      !(std::filesystem::is_empty(files(), error) &&
+        std::filesystem::is_empty(root_ / "partial", error)))
+    throw IoError(concat(root_.string(), " holds files of an earlier server, but its jobs.db is ",
+                         "gone: restore that, or choose another --data-dir"));
 }
 
-void DataDirectory::clear_uploads() const {
-  for (const auto& entry : std::filesystem::directory_iterator(root_ / "uploads")) {
-    std::error_code ignored;  // an old upload that stays does no harm
-    std::filesystem::remove(entry.path(), ignored);
+void DataDirectory::put_away_lost(JobStore& store) const {
+  std::set<std::string> known;
+  for (const FileRecord& file : store.files()) known.insert(file.id);
+  for (const std::string& job : store.unfinished())  // whose files may wait for their records
+    for (std::string& id : file_ids_of(job)) known.insert(std::move(id));
+  for (const auto& entry : std::filesystem::directory_iterator(files())) {
+    const auto name = entry.path().filename();
+    if (known.contains(name.string())) continue;
+    const auto lost = root_ / "lost" / name;
+    std::filesystem::create_directories(lost.parent_path());
+    std::filesystem::rename(entry.path(), lost);
+    log::warning(concat("no record names ", entry.path().string(), ": it was moved to ",
+                        lost.string(), "; remove it unless you miss it"));
   }
+}
+
+void DataDirectory::tidy(JobStore& store) const {
+  try {
+    sync_directory(root_);  // which has jobs.db now
+    put_away_lost(store);
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw IoError(concat("cannot tidy ", root_.string(), ": ", error.what()));
+  }
+  std::error_code ignored;  // an old upload that stays does no harm
+  for (const auto& entry : std::filesystem::directory_iterator(root_ / "uploads", ignored))
+    std::filesystem::remove(entry.path(), ignored);
 }
 
 std::string random_id(std::string_view prefix) {

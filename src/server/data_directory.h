@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "jobs/job_store.h"
+
 namespace barge {
 
 /// Where the server keeps what it has on the disk:
@@ -11,10 +13,11 @@ namespace barge {
 ///   files/ID         uploads and outputs, whole
 ///   partial/ID.*     outputs of batches that aren't finished
 ///   uploads/         uploads that aren't complete; emptied at start
+///   lost/            files without a record: a crash came between the one and the other
 /// Names come from barge's own ids only, never from a user.
 class DataDirectory {
  public:
-  /// Makes what isn't there. Throws IoError.
+  /// Makes what isn't there. Throws IoError, also where there are files and no store of them.
   explicit DataDirectory(std::filesystem::path root);
 
   std::filesystem::path store() const { return root_ / "jobs.db"; }
@@ -28,11 +31,14 @@ class DataDirectory {
     return root_ / "partial" / (job + ".errors");
   }
 
-  /// Removes what dead processes left in uploads/. Call it once the store is open, so that no
-  /// other process is at work here.
-  void clear_uploads() const;
+  /// Removes what dead processes left in uploads/, and moves files of which `store` knows nothing
+  /// to lost/. Call it once the store is open, so that no other process is at work here. Throws
+  /// IoError.
+  void tidy(JobStore& store) const;
 
  private:
+  void put_away_lost(JobStore& store) const;
+
   std::filesystem::path root_;
 };
 

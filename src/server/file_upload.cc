@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <ctime>
+#include <charconv>
+#include <system_error>
 
 #include "core/errors.h"
+#include "core/io_error.h"
 #include "jobs/answer_file.h"
+#include "jobs/body_fields.h"
+#include "server/lifetime.h"
 
 namespace barge {
 namespace {
@@ -19,16 +22,21 @@ constexpr std::size_t kMaxFieldBytes = 4096;
 constexpr std::array<std::string_view, 6> kPurposes = {"assistants", "batch",     "fine-tune",
                                                        "vision",     "user_data", "evals"};
 
-[[noreturn]] void throw_missing(const char* name) {
-  throw RequestError(concat("Missing required parameter: '", name, "'."), name,
-                     "missing_required_parameter");
+// Forms have no numbers: one that isn't well-formed stays a string, to be refused as such.
+nlohmann::json number_or_text(const std::string& text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? nlohmann::json(number)
+                                                                  : nlohmann::json(text);
 }
 
 }  // namespace
 
-FileUpload::FileUpload(const DataDirectory& directory, std::string_view content_type,
-                       std::int64_t max_file_bytes, std::string owner)
+FileUpload::FileUpload(const DataDirectory& directory, DataQuota& quota,
+                       std::string_view content_type, std::int64_t max_file_bytes,
+                       std::string owner)
     : directory_(directory),
+      share_(quota),
       max_file_bytes_(max_file_bytes),
       owner_(std::move(owner)),
       parser_(MultipartParser::boundary_of(content_type), *this) {}
@@ -40,8 +48,7 @@ FileUpload::~FileUpload() {
 }
 
 void FileUpload::fail(const char* attempted) const {
-  throw IoError(concat("cannot ", attempted, " the upload ", temporary_.string(), ": ",
-                       std::strerror(errno)));
+  throw_io_error(concat("cannot ", attempted, " the upload ", temporary_.string()), errno);
 }
 
 void FileUpload::begin_part(const std::string& name, const std::string& filename,
@@ -69,6 +76,7 @@ void FileUpload::part_data(std::string_view bytes) {
   if (file_bytes_ > max_file_bytes_)
     throw RequestError(concat("File is too large. The limit is ", max_file_bytes_, " bytes."),
                        "file", "file_too_large", 413);
+  share_.grow(static_cast<std::int64_t>(bytes.size()));
   while (!bytes.empty()) {
     const ssize_t written = write(fd_, bytes.data(), bytes.size());
     if (written < 0 && errno != EINTR) fail("write");
@@ -78,9 +86,11 @@ void FileUpload::part_data(std::string_view bytes) {
 
 void FileUpload::end_part() {
   if (field_ == "purpose") purpose_ = field_value_;
+  if (field_ == "expires_after[anchor]") lifetime_["anchor"] = field_value_;
+  if (field_ == "expires_after[seconds]") lifetime_["seconds"] = number_or_text(field_value_);
 }
 
-FileRecord FileUpload::finish(JobStore& store) {
+FileRecord FileUpload::finish(JobStore& store, std::int64_t now) {
   parser_.finish();
   if (!filename_) throw_missing("file");
   if (!purpose_) throw_missing("purpose");
@@ -89,17 +99,19 @@ FileRecord FileUpload::finish(JobStore& store) {
                               "'. Supported values are: 'assistants', 'batch', 'fine-tune', ",
                               "'vision', 'user_data' and 'evals'."),
                        "purpose", "invalid_value");
+  FileRecord file{id_, *filename_, *purpose_, file_bytes_, now, owner_};
+  if (!lifetime_.is_null()) file.expires_at = now + checked_lifetime(lifetime_, "expires_after");
   if (fsync(fd_) != 0) fail("make durable");
   const auto path = directory_.file(id_);
   if (rename(temporary_.c_str(), path.c_str()) != 0) fail("finish");
   sync_directory(directory_.files());
-  const FileRecord file{id_, *filename_, *purpose_, file_bytes_, std::time(nullptr), owner_};
   try {
     store.add_file(file);
-  } catch (...) {
+  } catch (const DiskFull&) {  // nothing of the record was written
     unlink(path.c_str());
     throw;
-  }
+  }  // Else it isn't known whether the disk has the record: the next start sees, and tidies up.
+  share_.keep();
   return file;
 }
 
@@ -111,7 +123,8 @@ nlohmann::ordered_json file_json(const FileRecord& file) {
           {"filename", file.filename},
           {"purpose", file.purpose},
           {"status", "processed"},  // deprecated and required: clients wait for this very word
-          {"expires_at", nullptr},
+          {"expires_at",
+           file.expires_at ? nlohmann::ordered_json(*file.expires_at) : nlohmann::ordered_json()},
           {"status_details", nullptr}};
 }
 

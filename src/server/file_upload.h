@@ -9,6 +9,7 @@
 
 #include "jobs/job_store.h"
 #include "server/data_directory.h"
+#include "server/data_quota.h"
 #include "server/multipart.h"
 
 namespace barge {
@@ -18,18 +19,19 @@ namespace barge {
 class FileUpload final : private FormSink {
  public:
   /// Throws RequestError if `content_type` isn't a form's, IoError if the file can't be made.
-  FileUpload(const DataDirectory& directory, std::string_view content_type,
+  FileUpload(const DataDirectory& directory, DataQuota& quota, std::string_view content_type,
              std::int64_t max_file_bytes, std::string owner);
   ~FileUpload() override;
   FileUpload(const FileUpload&) = delete;
   FileUpload& operator=(const FileUpload&) = delete;
 
-  /// The next bytes of the body. Throws RequestError (413: the file is too large), IoError.
+  /// The next bytes of the body. Throws RequestError (413: the file is too large; 507:
+  /// so are all files together), IoError.
   void push(std::string_view bytes) { parser_.push(bytes); }
 
   /// The body is over: checks the fields, makes the file durable under its id and adds it to
-  /// `store`. Blocks for the disk. Throws RequestError, IoError.
-  FileRecord finish(JobStore& store);
+  /// `store`, created `now` (Unix seconds). Blocks for the disk. Throws RequestError, IoError.
+  FileRecord finish(JobStore& store, std::int64_t now);
 
  private:
   void begin_part(const std::string& name, const std::string& filename, bool has_filename) override;
@@ -38,6 +40,7 @@ class FileUpload final : private FormSink {
   [[noreturn]] void fail(const char* attempted) const;
 
   const DataDirectory& directory_;
+  DataQuota::Upload share_;
   const std::int64_t max_file_bytes_;
   const std::string owner_;
   const std::string id_ = random_id("file-");
@@ -46,6 +49,7 @@ class FileUpload final : private FormSink {
   int fd_ = -1;
   std::int64_t file_bytes_ = 0;
   std::optional<std::string> filename_, purpose_;
+  nlohmann::json lifetime_;  // null, or the fields of expires_after
   std::string field_;        // the part's name
   std::string field_value_;  // unless it is the file
 };

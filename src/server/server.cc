@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "core/errors.h"
@@ -22,6 +23,8 @@
 #include "server/api.h"
 #include "server/batch_worker.h"
 #include "server/data_directory.h"
+#include "server/data_quota.h"
+#include "server/housekeeper.h"
 #include "server/session.h"
 
 namespace barge {
@@ -63,11 +66,13 @@ class Server::Impl {
       : options_(options),
         directory_(options_.data_dir),
         store_(directory_.store()),
+        quota_(options_.data_limit_bytes, store_),
         worker_(options_, directory_, store_),
-        api_(options_, directory_, store_, worker_, models_, metrics_),
+        api_(options_, directory_, store_, quota_, worker_, models_, metrics_),
         acceptor_(listen(io_, options_)),
         port_(acceptor_.local_endpoint().port()) {
-    directory_.clear_uploads();
+    directory_.tidy(store_);
+    housekeeper_.emplace(options_, directory_, store_, worker_, quota_);
     asio::co_spawn(io_, accept(), asio::detached);
     thread_ = std::thread([this] { io_.run(); });
   }
@@ -98,6 +103,7 @@ class Server::Impl {
     end_wait();
     const std::lock_guard lock(stop_mutex_);
     if (!thread_.joinable()) return;
+    housekeeper_->stop();
     worker_.stop();
     io_.stop();
     thread_.join();
@@ -113,7 +119,8 @@ class Server::Impl {
   }
 
   asio::awaitable<void> accept() {
-    const SessionContext context{options_, directory_, store_, api_, models_, metrics_, pool_};
+    const SessionContext context{options_, directory_, store_,   quota_,
+                                 api_,     models_,    metrics_, pool_};
     for (;;) {
       boost::system::error_code error;
       tcp::socket socket =
@@ -133,10 +140,12 @@ class Server::Impl {
   const ServerOptions options_;
   const DataDirectory directory_;
   JobStore store_;
+  DataQuota quota_;
   BatchWorker worker_;
   ModelSlot models_;
   Metrics metrics_;
   Api api_;
+  std::optional<Housekeeper> housekeeper_;
   asio::thread_pool pool_{4};  // so that a slow disk and a few long prompts leave one free
   asio::io_context io_{1};     // destroyed before all that its sessions use
   tcp::acceptor acceptor_;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -24,6 +26,17 @@ struct ServerOptions {
   std::uint64_t seed = 0;             // of requests that bring none
   std::int64_t max_file_bytes = std::int64_t{200} << 20;
   std::size_t max_batch_requests = 50'000;
+
+  // Lifetimes, in seconds; 0: for ever.
+  std::int64_t batch_expiry_seconds = 0;  // from a batch's creation: what it hasn't answered then
+                                          // gets error lines
+  std::int64_t retain_seconds = 0;  // of files that batches read and wrote, from the last one's end
+  std::int64_t data_limit_bytes = 0;  // an upload that would take all files beyond it is refused;
+                                      // 0: none
+  std::function<std::int64_t()> now = [] { return std::int64_t{std::time(nullptr)}; };  // Unix s
+  std::chrono::milliseconds housekeeping_every{
+      1000};  // how late expiry may be noticed; batches
+              // that were put aside wait 1, 2, ... 64 of it
 };
 
 /// What /metrics shows of the engine.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/io_error.h"
 #include "core/log.h"
 #include "server/file_upload.h"
 #include "server/http_connection.h"
@@ -68,6 +69,10 @@ class Session {
     } catch (const RequestError& problem) {
       reply = error_reply(problem);
       refused_body = true;  // perhaps: some of it may not have been read
+    } catch (const DiskFull& problem) {
+      log::error(concat(request.method, ' ', request.target, ": ", problem.what()));
+      reply = error_reply(disk_is_full());
+      refused_body = true;
     } catch (const IoError& problem) {
       log::error(concat(request.method, ' ', request.target, ": ", problem.what()));
       reply = error_reply(RequestError("The server could not store the upload.", "", "", 500));
@@ -105,7 +110,8 @@ class Session {
 
   asio::awaitable<ApiReply> upload(HeaderParser& header, const std::string& owner) {
     const std::int64_t max_bytes = context_.options.max_file_bytes;
-    FileUpload file(context_.directory, header.get()[http::field::content_type], max_bytes, owner);
+    FileUpload file(context_.directory, context_.quota, header.get()[http::field::content_type],
+                    max_bytes, owner);
     if (header.content_length().value_or(0) > static_cast<std::uint64_t>(max_bytes + kFormBytes))
       throw RequestError(concat("File is too large. The limit is ", max_bytes, " bytes."), "file",
                          "file_too_large", 413);
@@ -120,7 +126,7 @@ class Session {
     ApiReply reply;
     const std::function<void()> work = [&] {  // fsync of a large file takes seconds
       try {
-        reply.body = file_json(file.finish(context_.store));
+        reply.body = file_json(file.finish(context_.store, context_.options.now()));
       } catch (const RequestError& problem) {
         reply = error_reply(problem);  // the body was read: the connection goes on
       }

@@ -5,6 +5,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "server/api.h"
+#include "server/data_quota.h"
 #include "server/metrics.h"
 #include "server/model_slot.h"
 
@@ -15,6 +16,7 @@ struct SessionContext {
   const ServerOptions& options;
   const DataDirectory& directory;
   JobStore& store;
+  DataQuota& quota;
   Api& api;
   const ModelSlot& models;
   Metrics& metrics;

@@ -1,15 +1,22 @@
 // barge's server with a generator that has no model, for tests with real clients.
 //   fake_server DATA_DIR [PORT [SWEEP_MS [KEY]]]     prints "listening on PORT", ends with SIGTERM
-// SWEEP_MS: how long five answers take (0). KEY: that clients must send (none).
+// SWEEP_MS: how long five answers take (0). KEY: that clients must send (none). From the
+// environment:
+//   FAKE_SERVER_ASKED=FILE          gets a line for each prompt that the generator is asked for
+//   FAKE_SERVER_HOUSEKEEPING_MS     how often files and batches are looked after
+//   FAKE_SERVER_SHUTDOWN_S          --shutdown-timeout
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "server/server.h"
+#include "server/shutdown_limit.h"
 #include "tests/support/fake_generator.h"
 
 namespace barge {
@@ -39,6 +46,20 @@ EngineNumbers numbers_of(int answers, double sweep_seconds) {
   return numbers;
 }
 
+const char* from_environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+// One write each: none is lost with the process.
+void log_prompts(test::FakeGenerator& generator, const char* path) {
+  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  generator.on_submit = [fd](const std::string& prompt) {
+    const std::string line = prompt + '\n';
+    if (write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
+  };
+}
+
 }  // namespace
 }  // namespace barge
 
@@ -60,7 +81,10 @@ int main(int argc, char** argv) {
         .port = static_cast<std::uint16_t>(argc > 2 ? std::atoi(argv[2]) : 0),
         .data_dir = argv[1],
         .served_model_name = "fake/model"};
+    options.housekeeping_every = std::chrono::milliseconds(
+        std::atoi(barge::from_environment("FAKE_SERVER_HOUSEKEEPING_MS", "1000")));
     if (argc > 4) options.api_keys = {argv[4]};
+    if (const char* asked = std::getenv("FAKE_SERVER_ASKED")) barge::log_prompts(generator, asked);
     barge::Server server(options);
     server.serve({.generator = &generator,
                   .identity = {{"model", "fake"}},
@@ -69,6 +93,8 @@ int main(int argc, char** argv) {
     std::printf("listening on %u\n", static_cast<unsigned>(server.port()));
     std::fflush(stdout);
     server.wait();
+    barge::limit_shutdown(
+        std::chrono::seconds(std::atoi(barge::from_environment("FAKE_SERVER_SHUTDOWN_S", "30"))));
     server.stop();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fake_server: %s\n", error.what());
