@@ -43,7 +43,7 @@ std::vector<std::string> kv_bits_to_try(const Options& o) {
   return {"4", "16"};
 }
 
-double planned_rate(const Options& o, const PlannedModel& model, const Target& target,
+double planned_rate(const Options& o, const PlannedModel& model, const PlanTarget& target,
                     const Workload& job) {
   try {
     return make_plan(o, model, target, job).predicted.generated_tokens_per_s;
@@ -54,7 +54,7 @@ double planned_rate(const Options& o, const PlannedModel& model, const Target& t
 
 }  // namespace
 
-ChosenBits choose_bits(const Options& o, const Target& target, const Workload& job) {
+ChosenBits choose_bits(const Options& o, const PlanTarget& target, const Workload& job) {
   ChosenBits bits{.options = o};
   if (o.weight_bits != "auto" && o.kv_bits != "auto") return bits;
   if (o.policy != "auto") {

@@ -20,7 +20,7 @@ struct ChosenBits {
 /// Plans the job with each: weights in 4, 8 and 16 bits, but no more than the checkpoint has (a
 /// pack has its own); KV cache in 4 and 16. A policy from a file has its bits. `target` has what
 /// make_plan wants.
-ChosenBits choose_bits(const Options& options, const Target& target, const Workload& job);
+ChosenBits choose_bits(const Options& options, const PlanTarget& target, const Workload& job);
 
 /// One line: what was chosen, and what the others would bring. Empty where nothing was tried.
 std::string describe_bits(const ChosenBits& bits);

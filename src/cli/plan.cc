@@ -18,7 +18,7 @@ void plan(const Options& given) {
           ? workload_of(draw_lengths(given, given.num_prompts > 0 ? given.num_prompts : 1000))
           : estimate_workload(given.input);
   Machine machine(given);
-  const Target target =
+  const PlanTarget target =
       given.machine.empty() ? this_machine(machine) : other_machine(given, given.machine, machine);
   const ChosenBits bits = choose_bits(given, target, job);
   const Options& o = bits.options;

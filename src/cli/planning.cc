@@ -76,7 +76,7 @@ PlannedModel planned_model(const Options& o) {
   return model;
 }
 
-Target this_machine(Machine& machine) {
+PlanTarget this_machine(Machine& machine) {
   return {.profile = machine.profile(),
           .limits = machine.limits(),
           .compute = machine.compute,
@@ -86,7 +86,7 @@ Target this_machine(Machine& machine) {
           }};
 }
 
-Target other_machine(const Options& o, const std::filesystem::path& file, Machine& here) {
+PlanTarget other_machine(const Options& o, const std::filesystem::path& file, Machine& here) {
   // What a GPU's kernels take: a decoded panel and cuBLAS's own.
   constexpr std::size_t kGpuWorkspace = 64_MiB;
   const Profile profile = profile_from_json(read_text(file), file.string());
@@ -94,15 +94,15 @@ Target other_machine(const Options& o, const std::filesystem::path& file, Machin
     return flag.empty() ? static_cast<std::size_t>(has)
                         : parse_bytes(flag, name, static_cast<std::size_t>(has));
   };
-  Target target{.profile = profile,
-                .limits = {limit(o.gpu_memory, profile.device_bytes, "--gpu-memory"),
-                           limit(o.cpu_memory, profile.host_bytes, "--cpu-memory"),
-                           limit(o.disk_space, profile.disk_bytes, "--disk-space")},
-                .compute = here.compute,
-                .activation_bits = here.activation_bits,
-                .workspace_bytes = [&here](const KernelLimits& limits) {
-                  return here.backend->workspace_bytes(limits);
-                }};
+  PlanTarget target{.profile = profile,
+                    .limits = {limit(o.gpu_memory, profile.device_bytes, "--gpu-memory"),
+                               limit(o.cpu_memory, profile.host_bytes, "--cpu-memory"),
+                               limit(o.disk_space, profile.disk_bytes, "--disk-space")},
+                    .compute = here.compute,
+                    .activation_bits = here.activation_bits,
+                    .workspace_bytes = [&here](const KernelLimits& limits) {
+                      return here.backend->workspace_bytes(limits);
+                    }};
   if (!profile.unified) {
     target.compute = DType::kF16;
     target.activation_bits = 16;
@@ -113,7 +113,7 @@ Target other_machine(const Options& o, const std::filesystem::path& file, Machin
   return target;
 }
 
-ShapeFor shape_for(const Options& o, const PlannedModel& model, const Target& target) {
+ShapeFor shape_for(const Options& o, const PlannedModel& model, const PlanTarget& target) {
   return [&o, &model, &target](const Policy& policy) {
     const KernelLimits bounds =
         kernel_limits(*model.family, policy, target.compute, target.activation_bits);
@@ -141,7 +141,8 @@ PolicyWishes wishes_of(const Options& o, const PlannedModel& model) {
   return wishes;
 }
 
-Plan make_plan(const Options& o, const PlannedModel& model, const Target& target, Workload job) {
+Plan make_plan(const Options& o, const PlannedModel& model, const PlanTarget& target,
+               Workload job) {
   if (o.no_prefix_sharing) job.shared_prefix = 0;
   const ShapeFor shape = shape_for(o, model, target);
   if (o.policy != "auto") {

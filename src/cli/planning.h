@@ -36,7 +36,7 @@ PlannedModel planned_model(const Options& options, const ModelConfig& config,
 PlannedModel planned_model(const Options& options);
 
 /// The machine that is planned for.
-struct Target {
+struct PlanTarget {
   Profile profile;
   TierLimits limits;
   DType compute = DType::kF32;
@@ -44,14 +44,15 @@ struct Target {
   std::function<PerTier<std::size_t>(const KernelLimits&)> workspace_bytes;
 };
 /// This one. `machine` outlives it.
-Target this_machine(Machine& machine);
+PlanTarget this_machine(Machine& machine);
 /// That of a profile, by its file; budgets as the flags say, of what it has. `here` outlives it.
-Target other_machine(const Options& options, const std::filesystem::path& profile, Machine& here);
+PlanTarget other_machine(const Options& options, const std::filesystem::path& profile,
+                         Machine& here);
 
 /// What `run`, `serve` and `plan` decide on: searched, or as --policy and --percent say.
-Plan make_plan(const Options& options, const PlannedModel& model, const Target& target,
+Plan make_plan(const Options& options, const PlannedModel& model, const PlanTarget& target,
                Workload job);
-ShapeFor shape_for(const Options& options, const PlannedModel& model, const Target& target);
+ShapeFor shape_for(const Options& options, const PlannedModel& model, const PlanTarget& target);
 PolicyWishes wishes_of(const Options& options, const PlannedModel& model);
 
 /// A table for people: policy, bytes a tier against budgets, prediction, what would help.

@@ -59,7 +59,7 @@ Session::Session(const Options& given, const Workload& job)
   };
   PlannedModel model = planned_model(o, config, format_of);
   model.tokenizer_bytes = 0;  // it has its reservation already
-  Target target = this_machine(machine);
+  PlanTarget target = this_machine(machine);
   target.limits.host -= machine.budgets.host.used();
   plan = make_plan(o, model, target, job);
   profile = target.profile;

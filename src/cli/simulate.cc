@@ -36,7 +36,7 @@ std::vector<GenerationRequest> requests_of(const Options& o, const std::vector<L
 
 void simulate(const Options& given, const std::vector<LineLength>& lengths, const Workload& job) {
   Machine here(given);
-  const Target target = other_machine(given, given.simulate, here);
+  const PlanTarget target = other_machine(given, given.simulate, here);
   const ChosenBits bits = choose_bits(given, target, job);
   if (!bits.tried.empty()) log::info(describe_bits(bits));
   const Options& o = bits.options;
