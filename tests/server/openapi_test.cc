@@ -32,7 +32,7 @@ std::vector<std::string> described() {
 
 // Of a "$ref": the name of the component that it means.
 void collect_references(const json& value, std::set<std::string>& names) {
-  if (value.is_object() && value.contains("$ref")) names.insert(value["$ref"]);
+  if (value.is_object() && value.contains("$ref")) names.insert(value["$ref"].get<std::string>());
   if (value.is_structured())
     for (const json& one : value) collect_references(one, names);
 }
