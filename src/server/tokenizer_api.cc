@@ -17,12 +17,12 @@ Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text
 
 std::vector<TokenId> encoded(const BodyFields& fields, const Generator& generator) {
   const auto add_special = fields.boolean("add_special_tokens");
+  const auto prompt = fields.string("prompt");
+  const bool begins_answer = fields.boolean("add_generation_prompt").value_or(true);
   if (const nlohmann::json* messages = fields.find("messages")) {
-    const bool begins_answer = fields.boolean("add_generation_prompt").value_or(true);
     return generator.encode(generator.render(plain_messages(*messages), begins_answer),
                             {.add_special = add_special.value_or(false)});
   }
-  const auto prompt = fields.string("prompt");
   if (!prompt) throw_missing("prompt");
   return generator.encode(*prompt, {.add_special = add_special.value_or(true)});
 }

@@ -52,6 +52,7 @@ TEST_F(TokenizerApi, RefusesWhatItCannotRead) {
   EXPECT_EQ(refusal("/tokenize", json::object()), R"(400 "prompt")");
   EXPECT_EQ(refusal("/tokenize", {{"prompt", 5}}), R"(400 "prompt")");
   EXPECT_EQ(refusal("/tokenize", {{"messages", 5}}), R"(400 "messages")");
+  EXPECT_EQ(refusal("/tokenize", {{"messages", json::array()}, {"prompt", 5}}), R"(400 "prompt")");
   EXPECT_EQ(refusal("/tokenize", {{"model", "z"}, {"prompt", "x"}}), R"(404 "model")");
   EXPECT_EQ(refusal("/detokenize", json::object()), R"(400 "tokens")");
   EXPECT_EQ(refusal("/detokenize", {{"tokens", {1, -1}}}), R"(400 "tokens[1]")");
