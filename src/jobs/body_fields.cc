@@ -71,7 +71,9 @@ std::int64_t checked_integer(const json& value, const std::string& param, std::i
   if (!value.is_number_integer()) {  // 5.0 is 5
     const auto real = value.get<double>();
     if (real != std::floor(real)) throw_type(param, "an integer", value);
-    if (real < static_cast<double>(min)) throw_range(param, "integer", false, min, value);
+    // Beyond 64 bits numbers come rounded: -2^63 may be less.
+    if (real < static_cast<double>(min) || real <= -0x1p63)
+      throw_range(param, "integer", false, min, value);
     if (real > static_cast<double>(max) || real >= 0x1p63)
       throw_range(param, "integer", true, max, value);
   }

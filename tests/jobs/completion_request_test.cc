@@ -159,6 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{kChat, R"({"n": true})", "n", "invalid_type", "got a boolean"},
         Refusal{kChat, R"({"n": 1.5})", "n", "invalid_type", "expected an integer"},
         Refusal{kChat, R"({"seed": 18446744073709551615})", "seed", "integer_above_max_value", ""},
+        Refusal{kChat, R"({"seed": -9223372036854775809})", "seed", "integer_below_min_value", ""},
         Refusal{kChat, R"({"max_tokens": 0})", "max_tokens", "integer_below_min_value", ""},
         Refusal{kChat, R"({"max_tokens": 1e300})", "max_tokens", "integer_above_max_value", ""},
         Refusal{kChat, R"({"max_completion_tokens": [1]})", "max_completion_tokens", "invalid_type",
