@@ -61,8 +61,9 @@ TEST_F(ServerTest, HasEachFileThatAnotherFileOfThePageNames) {
       const HttpReply reply = call("GET", target);
       EXPECT_EQ(reply.status, 200) << file.name << " names " << target;
       EXPECT_EQ(reply.body.size(), std::stoul(reply.headers.at("content-length")));
-      if (target.ends_with(".js"))
+      if (target.ends_with(".js")) {
         EXPECT_EQ(reply.headers.at("content-type"), "text/javascript; charset=utf-8");
+      }
     }
   }
   EXPECT_GT(named, 5u);

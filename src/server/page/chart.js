@@ -10,7 +10,8 @@ const WIDTH = 300, HEIGHT = 56;
  * with a dashed line, null for none; `label`: what it says, in words.
  */
 export function chart(points, { from, to, mark, label }) {
-  const top = Math.max(...points.map((point) => point.value), mark ?? 0) * 1.08 || 1;
+  const peak = Math.max(...points.map((point) => point.value), mark ?? 0);
+  const top = peak * 1.08 || 1;
   const x = (at) => (((at - from) / (to - from)) * WIDTH).toFixed(1);
   const y = (value) => (HEIGHT - 1 - (value / top) * (HEIGHT - 2)).toFixed(1);
   const line = points.map(({ at, value }) => `${x(at)},${y(value)}`).join(" ");
@@ -20,6 +21,6 @@ export function chart(points, { from, to, mark, label }) {
       svg("polygon", { class: "area", points: area }),
       mark ? svg("line", { class: "mark", x1: 0, x2: WIDTH, y1: y(mark), y2: y(mark) }) : null,
       svg("polyline", { class: "line", points: line })),
-    h("span", { class: "scale", "aria-hidden": "true" }, number(top / 1.08)),
+    h("span", { class: "scale", "aria-hidden": "true" }, number(peak)),
     h("span", { class: "ends", "aria-hidden": "true" }, h("span", {}, "5 min ago"), h("span", {}, "now")));
 }
