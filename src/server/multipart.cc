@@ -11,6 +11,7 @@ namespace barge {
 namespace {
 
 constexpr std::size_t kMaxHeaderBytes = 8192;
+constexpr const char* kTooManyHeaderBytes = "has more than 8192 bytes of headers in a part.";
 constexpr std::size_t kMaxBoundaryBytes = 200;  // RFC 2046: 70
 constexpr int kMaxParts = 32;
 
@@ -96,15 +97,20 @@ void MultipartParser::finish() const {
     refuse(concat("ends before its last boundary, in part ", num_parts_, '.'));
 }
 
+std::size_t MultipartParser::find(std::string_view text, const char* refusal) const {
+  const std::size_t at = buffer_.find(text);
+  const bool too_late = at == std::string::npos ? buffer_.size() > kMaxHeaderBytes + text.size()
+                                                : at > kMaxHeaderBytes;
+  if (too_late) refuse(refusal);
+  return at;
+}
+
 // False: more bytes are needed.
 bool MultipartParser::step() {
   switch (state_) {
     case State::kPreamble: {
-      const std::size_t at = buffer_.find(delimiter_);
-      if (at == std::string::npos) {
-        if (buffer_.size() > kMaxHeaderBytes) refuse("doesn't begin with its boundary.");
-        return false;
-      }
+      const std::size_t at = find(delimiter_, "doesn't begin with its boundary.");
+      if (at == std::string::npos) return false;
       buffer_.erase(0, at + delimiter_.size());
       state_ = State::kAfterBoundary;
       return true;
@@ -116,11 +122,8 @@ bool MultipartParser::step() {
         buffer_.clear();
         return false;
       }
-      const std::size_t end = buffer_.find("\r\n");
-      if (end == std::string::npos) {
-        if (buffer_.size() > kMaxHeaderBytes) refuse("has no line end after a boundary.");
-        return false;
-      }
+      const std::size_t end = find("\r\n", "has no line end after a boundary.");
+      if (end == std::string::npos) return false;
       if (!trimmed(std::string_view(buffer_).substr(0, end)).empty())
         refuse("has text behind a boundary.");
       buffer_.erase(0, end);  // the line end stays: headers may be none
@@ -128,12 +131,8 @@ bool MultipartParser::step() {
       return true;
     }
     case State::kHeaders: {
-      const std::size_t end = buffer_.find("\r\n\r\n");
-      if (end == std::string::npos || end > kMaxHeaderBytes) {
-        if (buffer_.size() > kMaxHeaderBytes)
-          refuse(concat("has more than ", kMaxHeaderBytes, " bytes of headers in a part."));
-        return false;
-      }
+      const std::size_t end = find("\r\n\r\n", kTooManyHeaderBytes);
+      if (end == std::string::npos) return false;
       begin_part(std::string_view(buffer_).substr(0, end));
       buffer_.erase(0, end + 4);
       state_ = State::kData;

@@ -35,6 +35,9 @@ class MultipartParser {
  private:
   enum class State { kPreamble, kAfterBoundary, kHeaders, kData, kEpilogue };
 
+  // Where `text` stands in the buffer; npos: not yet. Throws where there is too much before it,
+  // the same however the bytes were split.
+  std::size_t find(std::string_view text, const char* refusal) const;
   bool step();
   bool read_data();
   void begin_part(std::string_view headers);

@@ -104,5 +104,28 @@ TEST(Multipart, RefusesWhatIsMalformed) {
   refuses(many + "--XX--", "more than 32 parts");
 }
 
+TEST(Multipart, HasTheSameLimitsHoweverTheBytesAreSplit) {
+  const auto accepts = [](const std::string& body, std::size_t step) {
+    try {
+      parse(body, step);
+      return true;
+    } catch (const RequestError&) {
+      return false;
+    }
+  };
+  const std::string end = "\r\n--XX--";
+  for (std::size_t bytes = 8170; bytes < 8210; ++bytes) {
+    const std::string x(bytes, 'x'), blank(bytes, ' ');
+    const std::string name = "Content-Disposition: form-data; name=a";
+    for (const std::string& body :
+         {x + "\r\n--XX\r\n" + name + "\r\n\r\n" + end,
+          "--XX" + blank + "\r\n" + name + "\r\n\r\n" + end,
+          "--XX\r\n" + name + "\r\nX: " + x.substr(43) + "\r\n\r\n" + end}) {
+      const bool whole = accepts(body, body.size());
+      for (const std::size_t step : {1, 2, 5, 1000}) EXPECT_EQ(accepts(body, step), whole) << bytes;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace barge
