@@ -48,6 +48,8 @@ BatchLine LineChecker::check(const LineReader::Line& line) {
     if (is_too_deep(line.text))
       refuse("invalid_json_line",
              concat("This line nests deeper than ", kMaxJsonDepth, " levels."));
+    if (has_too_many_values(line.text))
+      refuse("invalid_json_line", concat("This line has more than ", kMaxJsonValues, " values."));
     json object = json::parse(line.text, nullptr, /*allow_exceptions=*/false);
     if (object.is_discarded() || line.text.starts_with("\xef\xbb\xbf"))  // json skips it
       refuse("invalid_json_line", "This line is not parseable as valid JSON.");

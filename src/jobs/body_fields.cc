@@ -49,6 +49,19 @@ bool is_too_deep(std::string_view text) {
   return false;
 }
 
+bool has_too_many_values(std::string_view text) {
+  if (text.size() < kMaxJsonValues) return false;
+  std::size_t values = 1;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') ++i;
+    if (!in_string && (c == ',' || c == '[' || c == '{')) ++values;
+  }
+  return values > kMaxJsonValues;
+}
+
 std::string type_message(std::string_view param, std::string_view wanted, std::string_view got) {
   return concat("Invalid type for '", param, "': expected ", wanted, ", but got ", got,
                 " instead.");

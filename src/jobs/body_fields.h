@@ -13,6 +13,11 @@ namespace barge {
 inline constexpr int kMaxJsonDepth = 100;
 /// Whether `text` nests deeper, as far as it is JSON.
 bool is_too_deep(std::string_view text);
+/// More than any honest body has. Each takes up to 100 bytes once it is read, if only one or two of
+/// the text.
+inline constexpr std::size_t kMaxJsonValues = 1'000'000;
+/// Whether `text` may have more: its commas and opening brackets are counted.
+bool has_too_many_values(std::string_view text);
 
 /// "a string", "an integer", "null", ...
 std::string_view type_name(const nlohmann::json& value);
