@@ -46,9 +46,10 @@ struct Options {
   // Server
   std::string host = "127.0.0.1";
   int port = 8000;
-  std::string api_key;
+  std::vector<std::string> api_keys;
   std::filesystem::path api_key_file;
-  bool allow_anonymous = false;
+  bool allow_anonymous = false, log_requests = false;
+  std::size_t max_connections = 2048;
   std::filesystem::path data_dir;
   std::string batch_expiry, retain, data_limit;  // empty: never, for ever, none
   std::string shutdown_timeout = "30s";

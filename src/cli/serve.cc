@@ -49,9 +49,14 @@ void serve(const Options& o) {
   options.data_dir = o.data_dir.empty() ? cache_directory_of(o) / "jobs" : o.data_dir;
   options.served_model_name =
       !o.served_model_name.empty() ? o.served_model_name : default_served_name(o.model);
-  if (!o.api_key_file.empty()) options.api_keys = read_keys(o.api_key_file);
-  if (!o.api_key.empty()) options.api_keys.push_back(o.api_key);
+  options.api_keys = o.api_keys;
+  if (!o.api_key_file.empty()) {
+    const auto more = read_keys(o.api_key_file);
+    options.api_keys.insert(options.api_keys.end(), more.begin(), more.end());
+  }
   options.allow_anonymous = o.allow_anonymous;
+  options.log_requests = o.log_requests;
+  options.limits.max_connections = o.max_connections;
   options.seed = o.seed;
   if (!o.batch_expiry.empty())
     options.batch_expiry_seconds = parse_duration(o.batch_expiry, "--batch-expiry");
@@ -110,13 +115,23 @@ void add_serve(CLI::App& app) {
   command->add_option("--port", o->port, "0: any that is free")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  command->add_option("--api-key", o->api_key, "that clients must send; default: none");
+  command
+      ->add_option("--api-key", o->api_keys,
+                   "that clients must send, may be given several times; default: none")
+      ->allow_extra_args(false);
   command
       ->add_option("--api-key-file", o->api_key_file,
                    "keys, one a line: each sees its own files and batches")
       ->check(CLI::ExistingFile);
   command->add_flag("--allow-anonymous", o->allow_anonymous,
-                    "listen also where other machines can reach it without a key");
+                    "without a key: listen also where other machines can reach it, under any name");
+  command
+      ->add_option("--max-connections", o->max_connections,
+                   "open at once; beyond, clients are told to come back later")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--log-requests", o->log_requests,
+                    "write what is asked to the log, prompts too");
   command->add_option("--data-dir", o->data_dir, "files and jobs; default: in the cache directory");
   command->add_option("--data-limit", o->data_limit,
                       "14GiB, 512MiB: of files and outputs; an upload beyond it is refused");

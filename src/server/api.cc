@@ -39,6 +39,9 @@ nlohmann::json parse_json(std::string_view body) {
   if (is_too_deep(body))
     throw RequestError(
         concat("The JSON body of your request nests deeper than ", kMaxJsonDepth, " levels."));
+  if (has_too_many_values(body))
+    throw RequestError(
+        concat("The JSON body of your request has more than ", kMaxJsonValues, " values."));
   auto parsed = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded())
     throw RequestError(

@@ -78,6 +78,8 @@ class Api {
   std::vector<std::string> routes() const;
   /// Who it is that calls (ApiKeys). Throws RequestError (401) for a wrong key.
   std::string authorize(std::string_view authorization) const { return keys_.owner(authorization); }
+  /// Neither asks for a key nor serves other machines.
+  bool trusts_this_machine() const { return keys_.empty() && !options_.allow_anonymous; }
 
  private:
   struct Call {  // a request taken apart

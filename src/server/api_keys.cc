@@ -18,7 +18,10 @@ std::string owner_of(std::string_view key) {
 }  // namespace
 
 ApiKeys::ApiKeys(const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) owners_.push_back(owner_of(key));
+  for (const std::string& key : keys) {
+    if (key.empty()) throw ConfigError("--api-key: wanted a key, got an empty one");
+    owners_.push_back(owner_of(key));
+  }
 }
 
 std::string ApiKeys::owner(std::string_view authorization) const {

@@ -10,7 +10,7 @@ namespace barge {
 /// The keys that clients may send, each of them an owner of files and batches. Immutable.
 class ApiKeys {
  public:
-  /// None: everybody may do everything.
+  /// None: everybody may do everything. Throws ConfigError for an empty key.
   explicit ApiKeys(const std::vector<std::string>& keys);
 
   bool empty() const { return owners_.empty(); }

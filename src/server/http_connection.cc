@@ -2,7 +2,7 @@
 
 #include <sys/socket.h>
 
-#include <array>
+#include <algorithm>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -13,6 +13,7 @@
 
 #include "core/log.h"
 #include "jobs/completion_response.h"
+#include "server/http_framing.h"
 
 namespace barge {
 namespace {
@@ -23,13 +24,27 @@ namespace http = beast::http;
 using asio::redirect_error;
 using asio::use_awaitable;
 using beast::error_code;
-using std::chrono::seconds;
 
-constexpr auto kIdleTimeout = seconds(75);      // between requests and while headers come
-constexpr auto kTransferTimeout = seconds(60);  // without a byte of a body or an answer
-constexpr auto kDrainTimeout = seconds(30);     // for the rest of a body that was refused
-constexpr std::uint64_t kMaxDrainBytes = std::uint64_t{256} << 20;
-constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{16} << 20;
+constexpr auto kDrainSilence = std::chrono::seconds(10);  // who says nothing has nothing to send
+
+// Moves a transfer's deadline on as long as enough bytes pass.
+class Pace {
+ public:
+  Pace(beast::tcp_stream& stream, const HttpLimits& limits) : stream_(stream), limits_(limits) {
+    stream_.expires_after(limits_.pace_time);
+  }
+  void passed(std::size_t bytes) {
+    bytes_ += bytes;
+    if (bytes_ < limits_.pace_bytes) return;
+    bytes_ = 0;
+    stream_.expires_after(limits_.pace_time);
+  }
+
+ private:
+  beast::tcp_stream& stream_;
+  const HttpLimits& limits_;
+  std::size_t bytes_ = 0;
+};
 
 // Bad framing gets an answer, a lost connection ends the session.
 [[noreturn]] void fail_body(error_code error) {
@@ -39,62 +54,99 @@ constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{16} << 20;
   throw boost::system::system_error(error);
 }
 
+// A value with a line end in it would begin another field, or the body.
+const std::string& checked_value(const std::string& value) {
+  for (const char c : value)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      throw Error("a header field of an answer has a control character in it");
+  return value;
+}
+
 }  // namespace
 
 // Temporaries stay out of expressions with co_await: g++ 12 destroys some of them too early.
 
 asio::awaitable<bool> HttpConnection::read_header(HeaderParser& parser) {
-  parser.header_limit(kMaxHeaderBytes);
-  parser.body_limit(boost::none);  // checked later, where an answer can be given
-  stream_.expires_after(kIdleTimeout);
-  error_code error;
-  co_await http::async_read_header(stream_, buffer_, parser, redirect_error(use_awaitable, error));
   id_ = random_id("req_");
   keep_alive_ = false;
   head_only_ = false;
-  if (error) {
-    co_await answer_broken_header(error);
-    co_return false;
-  }
+  const std::size_t bytes = co_await receive_header();
+  if (bytes == 0) co_return false;
+  const std::string_view raw = unread().substr(0, bytes);
+  parser.header_limit(static_cast<std::uint32_t>(limits_.max_header_bytes));
+  parser.body_limit(boost::none);  // checked later, where an answer can be given
+  error_code error;
+  parser.put(asio::buffer(raw), error);
+  if (error) throw RequestError(concat("The HTTP request can't be read: ", error.message(), '.'));
   const auto& header = parser.get();
+  check_framing(raw, header, limits_);
+  buffer_.consume(bytes);
   keep_alive_ = header.keep_alive();
   head_only_ = header.method() == http::verb::head;
   chunked_ = header.version() >= 11;
   co_return true;
 }
 
-asio::awaitable<void> HttpConnection::answer_broken_header(error_code error) {
-  if (error == http::error::end_of_stream || error == beast::error::timeout) co_return;
-  if (error.category() != make_error_code(http::error::bad_method).category()) co_return;
-  const ApiReply reply =
-      error_reply(RequestError(concat("The HTTP request can't be read: ", error.message(), '.'), "",
-                               "", error == http::error::header_limit ? 431 : 400));
-  co_await send(reply);
-  co_await drain();
+std::string_view HttpConnection::unread() const {
+  const auto bytes = buffer_.cdata();
+  return {static_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Until the empty line that ends them: how many bytes it takes with that; 0: the client is gone.
+asio::awaitable<std::size_t> HttpConnection::receive_header() {
+  static constexpr std::string_view kEnd = "\r\n\r\n";
+  static constexpr std::size_t kPieceBytes = 4096;
+  const bool is_idle = buffer_.size() == 0;
+  if (is_idle) buffer_.shrink_to_fit();  // there may be thousands that wait
+  stream_.expires_after(is_idle ? limits_.idle_timeout : limits_.header_timeout);
+  for (std::size_t scanned = 0;;) {
+    const std::size_t end = unread().find(kEnd, scanned);
+    const std::size_t bytes = end == std::string_view::npos ? unread().size() : end + kEnd.size();
+    if (bytes > limits_.max_header_bytes ||
+        (end == std::string_view::npos && bytes == limits_.max_header_bytes))
+      throw RequestError(concat("The HTTP request can't be read: its header is larger than ",
+                                limits_.max_header_bytes, " bytes."),
+                         "", "", 431);
+    if (end != std::string_view::npos) co_return bytes;
+    scanned = bytes - std::min(bytes, kEnd.size() - 1);
+    const bool is_first = bytes == 0;
+    const auto room = buffer_.prepare(std::min(kPieceBytes, limits_.max_header_bytes - bytes));
+    error_code error;
+    const std::size_t got =
+        co_await stream_.async_read_some(room, redirect_error(use_awaitable, error));
+    if (error) co_return 0;
+    buffer_.commit(got);
+    if (is_first) stream_.expires_after(limits_.header_timeout);
+  }
 }
 
 // Clients that send a large body ask first; others don't wait for this.
 asio::awaitable<void> HttpConnection::answer_expectation(const HeaderParser& parser) {
-  if (!beast::iequals(parser.get()[http::field::expect], "100-continue")) co_return;
+  if (!chunked_ || !beast::iequals(parser.get()[http::field::expect], "100-continue")) co_return;
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-  stream_.expires_after(kTransferTimeout);
+  stream_.expires_after(limits_.pace_time);
   co_await asio::async_write(stream_, asio::buffer(kContinue), use_awaitable);
 }
 
-asio::awaitable<std::string> HttpConnection::read_body(HeaderParser& header) {
-  const auto too_large = [] {
-    return RequestError(concat("The request is larger than ", kMaxJsonBytes, " bytes."), "", "",
-                        413);
+asio::awaitable<std::string> HttpConnection::read_body(HeaderParser& header, HeldBody& held) {
+  const auto too_large = [&] {
+    return RequestError(concat("The request is larger than ", limits_.max_json_bytes, " bytes."),
+                        "", "", 413);
   };
-  if (header.content_length().value_or(0) > kMaxJsonBytes) throw too_large();
+  if (header.content_length().value_or(0) > limits_.max_json_bytes) throw too_large();
   if (has_body(header)) co_await answer_expectation(header);
   http::request_parser<http::string_body> parser(std::move(header));
-  parser.body_limit(kMaxJsonBytes);
-  stream_.expires_after(kTransferTimeout);
-  error_code error;
-  co_await http::async_read(stream_, buffer_, parser, redirect_error(use_awaitable, error));
-  if (error == http::error::body_limit) throw too_large();
-  if (error) fail_body(error);
+  parser.body_limit(limits_.max_json_bytes);
+  Pace pace(stream_, limits_);
+  while (!parser.is_done()) {
+    error_code error;
+    const std::size_t bytes = co_await http::async_read_some(stream_, buffer_, parser,
+                                                             redirect_error(use_awaitable, error));
+    if (error == http::error::body_limit) throw too_large();
+    if (error) fail_body(error);
+    held.grow_to(parser.get().body().size());
+    pace.passed(bytes);
+  }
   co_return std::move(parser.get().body());
 }
 
@@ -104,13 +156,15 @@ asio::awaitable<void> HttpConnection::read_body(HeaderParser& header,
   http::request_parser<http::buffer_body> parser(std::move(header));
   parser.body_limit(boost::none);
   std::vector<char> chunk(kChunkBytes);
+  Pace pace(stream_, limits_);
   while (!parser.is_done()) {
     parser.get().body().data = chunk.data();
     parser.get().body().size = chunk.size();
-    stream_.expires_after(kTransferTimeout);
     error_code error;
-    co_await http::async_read_some(stream_, buffer_, parser, redirect_error(use_awaitable, error));
+    const std::size_t bytes = co_await http::async_read_some(stream_, buffer_, parser,
+                                                             redirect_error(use_awaitable, error));
     if (error && error != http::error::need_buffer) fail_body(error);
+    pace.passed(bytes);
     take({chunk.data(), chunk.size() - parser.get().body().size});
   }
 }
@@ -122,12 +176,10 @@ asio::awaitable<void> HttpConnection::send(const ApiReply& reply) {
   }
   http::response<http::string_body> response;
   fill(response, reply.status, reply.content_type);
-  for (const auto& [name, value] : reply.headers) response.set(name, value);
+  for (const auto& [name, value] : reply.headers) response.set(name, checked_value(value));
   response.body() = reply.text ? *reply.text : to_text(reply.body);
   response.prepare_payload();
-  if (head_only_) response.body().clear();  // its length stays in the header
-  stream_.expires_after(kTransferTimeout);
-  co_await http::async_write(stream_, response, use_awaitable);
+  co_await write(response);
 }
 
 asio::awaitable<void> HttpConnection::send_file(const std::filesystem::path& path) {
@@ -142,15 +194,20 @@ asio::awaitable<void> HttpConnection::send_file(const std::filesystem::path& pat
   }
   fill(response, 200, "application/octet-stream");
   response.prepare_payload();
-  http::response_serializer<http::file_body> serializer(response);
+  co_await write(response);
+}
+
+template <typename Body>
+asio::awaitable<void> HttpConnection::write(http::response<Body>& response) {
+  http::response_serializer<Body> serializer(response);
+  Pace pace(stream_, limits_);
   if (head_only_) {
-    stream_.expires_after(kTransferTimeout);
     co_await http::async_write_header(stream_, serializer, use_awaitable);
     co_return;
   }
   while (!serializer.is_done()) {
-    stream_.expires_after(kTransferTimeout);
-    co_await http::async_write_some(stream_, serializer, use_awaitable);
+    const std::size_t bytes = co_await http::async_write_some(stream_, serializer, use_awaitable);
+    pace.passed(bytes);
   }
 }
 
@@ -161,12 +218,12 @@ asio::awaitable<void> HttpConnection::begin_events() {
   response.set(http::field::cache_control, "no-cache");
   response.chunked(chunked_);
   http::response_serializer<http::empty_body> serializer(response);
-  stream_.expires_after(kTransferTimeout);
+  stream_.expires_after(limits_.pace_time);
   co_await http::async_write_header(stream_, serializer, use_awaitable);
 }
 
 asio::awaitable<void> HttpConnection::send_events(const std::string& text) {
-  stream_.expires_after(kTransferTimeout);
+  stream_.expires_after(limits_.pace_time);
   if (chunked_) {
     const auto chunk = http::make_chunk(asio::buffer(text));
     co_await asio::async_write(stream_, chunk, use_awaitable);
@@ -177,7 +234,7 @@ asio::awaitable<void> HttpConnection::send_events(const std::string& text) {
 
 asio::awaitable<void> HttpConnection::end_events() {
   if (!chunked_) co_return;
-  stream_.expires_after(kTransferTimeout);
+  stream_.expires_after(limits_.pace_time);
   const auto last = http::make_chunk_last();
   co_await asio::async_write(stream_, last, use_awaitable);
 }
@@ -185,11 +242,14 @@ asio::awaitable<void> HttpConnection::end_events() {
 asio::awaitable<void> HttpConnection::drain() {
   error_code error;
   stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
-  std::array<char, 16384> chunk;
-  stream_.expires_after(kDrainTimeout);
-  for (std::uint64_t total = 0; !error && total < kMaxDrainBytes;)
+  std::vector<char> chunk(kChunkBytes);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + limits_.drain_timeout;
+  for (std::uint64_t total = 0; !error && total < limits_.max_drain_bytes;) {
+    stream_.expires_at(std::min(end, Clock::now() + kDrainSilence));
     total +=
         co_await stream_.async_read_some(asio::buffer(chunk), redirect_error(use_awaitable, error));
+  }
 }
 
 void HttpConnection::shut_down() {

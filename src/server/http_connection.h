@@ -12,27 +12,36 @@
 #include <string_view>
 
 #include "server/api.h"
+#include "server/data_directory.h"
+#include "server/held_body.h"
+#include "server/http_limits.h"
 
 namespace barge {
 
 /// HTTP/1.1 on one socket: one request after another, an answer to each. Coroutines of the HTTP
-/// thread; they throw boost::system::system_error where the client is gone or too slow.
+/// thread; they throw boost::system::system_error where the client is gone or slower than the
+/// limits allow.
 class HttpConnection {
  public:
   using HeaderParser = boost::beast::http::request_parser<boost::beast::http::empty_body>;
   template <typename T = void>
   using Awaitable = boost::asio::awaitable<T>;
 
-  explicit HttpConnection(boost::asio::ip::tcp::socket socket) : stream_(std::move(socket)) {}
+  /// `limits` must outlive it.
+  HttpConnection(boost::asio::ip::tcp::socket socket, const HttpLimits& limits)
+      : stream_(std::move(socket)),
+        limits_(limits),
+        buffer_(limits.max_header_bytes + kChunkBytes) {}
 
-  /// The next request's line and headers into `parser`; false: there is none, an answer to what
-  /// isn't HTTP was given.
+  /// The next request's line and headers into `parser`; false: there is none. Throws RequestError
+  /// for what isn't HTTP or could be understood in two ways: answer, drain and end.
   Awaitable<bool> read_header(HeaderParser& parser);
   static bool has_body(const HeaderParser& parser) {
     return parser.chunked() || parser.content_length().value_or(0) > 0;
   }
-  /// A body that is kept in memory. Throws RequestError if it is too large or badly framed.
-  Awaitable<std::string> read_body(HeaderParser& header);
+  /// A body that is kept in memory, of which `held` counts the bytes as they come. Throws
+  /// RequestError if it is too large, of itself or beside others, or badly framed.
+  Awaitable<std::string> read_body(HeaderParser& header, HeldBody& held);
   /// A body of any length, given to `take` piece by piece, which may throw. Throws RequestError
   /// for bad framing.
   Awaitable<> read_body(HeaderParser& header, const std::function<void(std::string_view)>& take);
@@ -61,15 +70,19 @@ class HttpConnection {
   boost::asio::any_io_executor executor() { return stream_.get_executor(); }
 
  private:
-  Awaitable<> answer_broken_header(boost::system::error_code error);
+  Awaitable<std::size_t> receive_header();
   Awaitable<> answer_expectation(const HeaderParser& parser);
   Awaitable<> send_file(const std::filesystem::path& path);
   template <typename Body>
+  Awaitable<> write(boost::beast::http::response<Body>& response);
+  template <typename Body>
   void fill(boost::beast::http::response<Body>& response, int status, std::string_view type);
+  std::string_view unread() const;
 
   boost::beast::tcp_stream stream_;
-  boost::beast::flat_buffer buffer_{kMaxHeaderBytes + kChunkBytes};
-  std::string id_;
+  const HttpLimits& limits_;
+  boost::beast::flat_buffer buffer_;
+  std::string id_ = random_id("req_");
   int status_ = 0;
   bool keep_alive_ = false;
   bool head_only_ = false;  // no body may follow the answer's header
@@ -77,7 +90,6 @@ class HttpConnection {
   /// Shared with a wait that may outlive this; null: nobody watches.
   std::shared_ptr<std::function<void()>> gone_;
 
-  static constexpr std::uint32_t kMaxHeaderBytes = 32 << 10;
   static constexpr std::size_t kChunkBytes = 128 << 10;
 };
 

@@ -1,6 +1,6 @@
 #include "server/server.h"
 
-#include <atomic>
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -14,6 +14,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -25,6 +26,7 @@
 #include "server/data_directory.h"
 #include "server/data_quota.h"
 #include "server/housekeeper.h"
+#include "server/open_files.h"
 #include "server/session.h"
 
 namespace barge {
@@ -58,6 +60,20 @@ tcp::acceptor listen(asio::io_context& io, const ServerOptions& options) {
   return acceptor;
 }
 
+constexpr std::size_t kOtherFiles = 256;  // packs, the store, running batches
+constexpr int kMaxRefusals = 64;          // at once
+constexpr auto kWarnEvery = std::chrono::seconds(10);
+
+// As many as asked for, or as there may be open files for: each may have one beside its socket.
+std::size_t most_connections(std::size_t wanted) {
+  const std::size_t files = allow_open_files(2 * wanted + kOtherFiles);
+  const std::size_t most = files > kOtherFiles ? (files - kOtherFiles) / 2 : 1;
+  if (most < wanted)
+    log::warning(concat("serving ", most, " connections at once, not ", wanted, ": only ", files,
+                        " files may be open (ulimit -n)"));
+  return std::min(wanted, most);
+}
+
 }  // namespace
 
 class Server::Impl {
@@ -69,6 +85,7 @@ class Server::Impl {
         quota_(options_.data_limit_bytes, store_),
         worker_(options_, directory_, store_),
         api_(options_, directory_, store_, quota_, worker_, models_, metrics_),
+        max_connections_(most_connections(options_.limits.max_connections)),
         acceptor_(listen(io_, options_)),
         port_(acceptor_.local_endpoint().port()) {
     directory_.tidy(store_);
@@ -119,8 +136,8 @@ class Server::Impl {
   }
 
   asio::awaitable<void> accept() {
-    const SessionContext context{options_, directory_, store_,   quota_,
-                                 api_,     models_,    metrics_, pool_};
+    const SessionContext context{options_, directory_, store_, quota_,     api_,
+                                 models_,  metrics_,   pool_,  held_bytes_};
     for (;;) {
       boost::system::error_code error;
       tcp::socket socket =
@@ -133,8 +150,29 @@ class Server::Impl {
         continue;
       }
       socket.set_option(tcp::no_delay(true), error);  // pieces of a stream are small
-      asio::co_spawn(io_, serve_connection(std::move(socket), context), asio::detached);
+      if (num_connections_ < max_connections_) {
+        spawn(num_connections_, serve_connection(std::move(socket), context));
+        continue;
+      }
+      warn_of_too_many();
+      if (num_refusals_ < kMaxRefusals)  // more are closed without a word
+        spawn(num_refusals_, refuse_connection(std::move(socket), context));
     }
+  }
+
+  // `count` is of those that run.
+  template <typename Count>
+  void spawn(Count& count, asio::awaitable<void> coroutine) {
+    ++count;
+    asio::co_spawn(io_, std::move(coroutine), [&count](std::exception_ptr) { --count; });
+  }
+
+  void warn_of_too_many() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_warning_) return;
+    next_warning_ = now + kWarnEvery;
+    log::warning(
+        concat("refusing connections: ", num_connections_, " are open (", "--max-connections)"));
   }
 
   const ServerOptions options_;
@@ -147,7 +185,12 @@ class Server::Impl {
   Api api_;
   std::optional<Housekeeper> housekeeper_;
   asio::thread_pool pool_{4};  // so that a slow disk and a few long prompts leave one free
-  asio::io_context io_{1};     // destroyed before all that its sessions use
+  // Of the HTTP thread:
+  std::size_t num_connections_ = 0, held_bytes_ = 0;
+  int num_refusals_ = 0;
+  std::chrono::steady_clock::time_point next_warning_;
+  const std::size_t max_connections_;
+  asio::io_context io_{1};  // destroyed before all that its sessions use
   tcp::acceptor acceptor_;
   const std::uint16_t port_;
   std::thread thread_;

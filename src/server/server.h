@@ -13,6 +13,7 @@
 #include "engine/generator.h"
 #include "jobs/job_store.h"
 #include "jobs/lookahead.h"
+#include "server/http_limits.h"
 
 namespace barge {
 
@@ -37,6 +38,8 @@ struct ServerOptions {
   std::chrono::milliseconds housekeeping_every{
       1000};  // how late expiry may be noticed; batches
               // that were put aside wait 1, 2, ... 64 of it
+  HttpLimits limits;
+  bool log_requests = false;  // bodies, prompts with them, go to the log
 };
 
 /// What /metrics shows of the engine.

@@ -8,6 +8,7 @@
 
 #include "core/io_error.h"
 #include "core/log.h"
+#include "server/browser_guard.h"
 #include "server/file_upload.h"
 #include "server/http_connection.h"
 #include "server/on_pool.h"
@@ -22,13 +23,23 @@ namespace http = boost::beast::http;
 constexpr std::int64_t kFormBytes = 1 << 20;  // what a form may have around its file
 // A stream that has nothing to say says so: proxies and clients end connections that are silent.
 constexpr auto kHeartbeat = std::chrono::seconds(15);
+constexpr auto kRefusalTimeout = std::chrono::seconds(2);
+constexpr std::size_t kLoggedBytes = 2000;  // of a body, with --log-requests
 constexpr const char* kComment = ": still at work\n\n";
+
+// One line of the log, whatever is in it.
+std::string quoted(std::string_view text) {
+  using nlohmann::json;
+  const bool is_whole = text.size() <= kLoggedBytes;
+  return json(text.substr(0, kLoggedBytes)).dump(-1, ' ', true, json::error_handler_t::replace) +
+         (is_whole ? "" : concat(" and ", text.size() - kLoggedBytes, " bytes more"));
+}
 
 // Temporaries stay out of expressions with co_await: g++ 12 destroys some of them too early.
 class Session {
  public:
   Session(asio::ip::tcp::socket socket, SessionContext context)
-      : connection_(std::move(socket)), context_(context) {}
+      : connection_(std::move(socket), context.options.limits), context_(context) {}
 
   asio::awaitable<void> run() {
     // `while (co_await …)` alone makes a frame that g++ 12 lays out wrongly.
@@ -42,47 +53,56 @@ class Session {
   // False: the connection is over.
   asio::awaitable<bool> serve_one() {
     HeaderParser parser;
-    const bool came = co_await connection_.read_header(parser);
-    if (!came) co_return false;
-    const auto& header = parser.get();
-    ApiRequest request{std::string(header.method_string()),
-                       std::string(header.target()),
-                       std::string(header[http::field::authorization]),
-                       {},
-                       std::string(header[http::field::if_none_match])};
-    const auto began = std::chrono::steady_clock::now();
-    const auto endpoint = Api::completion_endpoint(request);
+    HeldBody held(context_.held_bytes, context_.options.limits.max_held_bytes);
+    ApiRequest request{"-", "-", {}, {}};  // of what can't be read
+    auto began = std::chrono::steady_clock::now();
     std::optional<ApiReply> reply;  // none: it was sent
-    bool refused_body = false;
+    bool refused_body = true;
     try {
-      if (Api::is_upload(request) && HttpConnection::has_body(parser)) {
-        const std::string owner = context_.api.authorize(request.authorization);
+      const bool came = co_await connection_.read_header(parser);
+      if (!came) co_return false;
+      began = std::chrono::steady_clock::now();
+      request = taken_apart(parser);
+      // Some of it may not be read where this or what follows fails.
+      refused_body = HttpConnection::has_body(parser);
+      check_site(parser.get(), context_.api.trusts_this_machine());
+      const auto endpoint = Api::completion_endpoint(request);
+      // Before the body: who may not ask need not send it.
+      std::string owner;
+      if (refused_body || endpoint) owner = context_.api.authorize(request.authorization);
+      if (Api::is_upload(request) && refused_body) {
         reply = co_await upload(parser, owner);
-      } else if (endpoint) {
-        context_.api.authorize(request.authorization);
-        request.body = co_await connection_.read_body(parser);
-        reply = co_await complete(*endpoint, request.body);
       } else {
-        request.body = co_await connection_.read_body(parser);
-        reply = co_await handle(request);
+        request.body = co_await connection_.read_body(parser, held);
+        if (endpoint)
+          reply = co_await complete(*endpoint, request.body);
+        else
+          reply = co_await handle(request);
       }
+      refused_body = false;
     } catch (const RequestError& problem) {
       reply = error_reply(problem);
-      refused_body = true;  // perhaps: some of it may not have been read
     } catch (const DiskFull& problem) {
       log::error(concat(request.method, ' ', request.target, ": ", problem.what()));
       reply = error_reply(disk_is_full());
-      refused_body = true;
     } catch (const IoError& problem) {
       log::error(concat(request.method, ' ', request.target, ": ", problem.what()));
       reply = error_reply(RequestError("The server could not store the upload.", "", "", 500));
-      refused_body = true;
     }
     if (refused_body) connection_.give_up();
     if (reply) co_await connection_.send(*reply);
     note(request, began);
     if (refused_body) co_await connection_.drain();
     co_return connection_.keeps_alive();
+  }
+
+  static ApiRequest taken_apart(const HeaderParser& parser) {
+    const auto& header = parser.get();
+    return {std::string(header.method_string()),
+            std::string(header.target()),
+            std::string(header[http::field::authorization]),
+            {},
+            std::string(header[http::field::if_none_match])};
   }
 
   // Reading, which clients do again and again, is told only to those who debug.
@@ -96,6 +116,8 @@ class Session {
       log::debug(line);
     else
       log::info(line);
+    if (context_.options.log_requests && !request.body.empty())
+      log::info(concat(connection_.request_id(), " asked ", quoted(request.body)));
   }
 
   asio::awaitable<ApiReply> handle(const ApiRequest& request) {
@@ -196,6 +218,21 @@ class Session {
 };
 
 }  // namespace
+
+asio::awaitable<void> refuse_connection(asio::ip::tcp::socket socket, SessionContext context) {
+  try {
+    HttpLimits limits = context.options.limits;
+    limits.drain_timeout = limits.pace_time = kRefusalTimeout;
+    HttpConnection connection(std::move(socket), limits);
+    const ApiReply reply = error_reply(RequestError(
+        concat("The server has ", limits.max_connections, " connections already."), "", "", 503));
+    context.metrics.answered(reply.status);
+    co_await connection.send(reply);
+    co_await connection.drain();
+  } catch (const std::exception&) {
+    // Nobody is left to be told.
+  }
+}
 
 asio::awaitable<void> serve_connection(asio::ip::tcp::socket socket, SessionContext context) {
   try {

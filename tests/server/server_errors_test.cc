@@ -148,13 +148,13 @@ TEST_F(ServerTest, SurvivesBrokenHttp) {
   }
   {
     HttpClient client(server_->port());
-    client.send("POST /v1/batches HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n");
+    client.send("POST /v1/batches HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n");
     EXPECT_EQ(client.receive().status, 413);
   }
   {
     HttpClient client(server_->port());  // goes away in the middle of an upload
-    client.send(
-        concat("POST /v1/files HTTP/1.1\r\n", kFormType, "Content-Length: 5000\r\n\r\n--XX"));
+    client.send(concat("POST /v1/files HTTP/1.1\r\nHost: h\r\n", kFormType,
+                       "Content-Length: 5000\r\n\r\n--XX"));
   }
   HttpClient client(server_->port());
   EXPECT_EQ(client.call("HEAD", "/health").status, 200);
