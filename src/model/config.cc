@@ -25,6 +25,8 @@ struct Word {
   T value;
   const char* word;
 };
+template <typename T>
+Word(T, const char*) -> Word<T>;  // clang++ doesn't find it by itself
 constexpr std::array kActivations{Word{Activation::kSilu, "silu"}, Word{Activation::kRelu, "relu"},
                                   Word{Activation::kGeluTanh, "gelu_tanh"},
                                   Word{Activation::kGeluErf, "gelu"}};
