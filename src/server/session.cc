@@ -27,8 +27,8 @@ constexpr auto kRefusalTimeout = std::chrono::seconds(2);
 constexpr std::size_t kLoggedBytes = 2000;  // of a body, with --log-requests
 constexpr const char* kComment = ": still at work\n\n";
 
-// One line of the log, whatever is in it.
-std::string quoted(std::string_view text) {
+// What a log line may show of a body, whatever is in it.
+std::string on_one_line(std::string_view text) {
   using nlohmann::json;
   const bool is_whole = text.size() <= kLoggedBytes;
   return json(text.substr(0, kLoggedBytes)).dump(-1, ' ', true, json::error_handler_t::replace) +
@@ -117,7 +117,7 @@ class Session {
     else
       log::info(line);
     if (context_.options.log_requests && !request.body.empty())
-      log::info(concat(connection_.request_id(), " asked ", quoted(request.body)));
+      log::info(concat(connection_.request_id(), " asked ", on_one_line(request.body)));
   }
 
   asio::awaitable<ApiReply> handle(const ApiRequest& request) {
