@@ -64,7 +64,8 @@ BatchLine LineChecker::check(const LineReader::Line& line) {
 
 std::optional<LineProblem> LineChecker::problem_of(const LineReader::Line& line) {
   LineFields fields;
-  if (line.too_long || !scanner_.scan(line.text, fields)) return check(line).problem;
+  if (line.too_long || has_too_many_values(line.text) || !scanner_.scan(line.text, fields))
+    return check(line).problem;
   BatchLine out;
   try {
     check_fields(fields, out);

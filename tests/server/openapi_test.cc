@@ -42,10 +42,11 @@ TEST(OpenApi, DescribesEachRouteAndNoOther) {
   const ServerOptions options{.data_dir = directory / "data", .served_model_name = "m/x"};
   const DataDirectory data(options.data_dir);
   JobStore store(data.store());
+  DataQuota quota(options.data_limit_bytes, store);
   BatchWorker worker(options, data, store);
   const ModelSlot models;
   const Metrics metrics;
-  const Api api(options, data, store, worker, models, metrics);
+  const Api api(options, data, store, quota, worker, models, metrics);
   EXPECT_THAT(described(), UnorderedElementsAreArray(api.routes()));
 }
 

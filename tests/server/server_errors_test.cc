@@ -35,7 +35,7 @@ TEST_P(ServerRefuses, WithOpenAisErrorObject) {
 INSTANTIATE_TEST_SUITE_P(
     Table, ServerRefuses,
     testing::Values(
-        BadRequest{"GET", "/", "", "", 404, "", ""},
+        BadRequest{"GET", "/none", "", "", 404, "", ""},
         BadRequest{"POST", "/v1/x", "", "{}", 404, "", ""},
         BadRequest{"GET", "/v1/files/file-1", "", "", 404, "id", ""},
         BadRequest{"GET", "/v1/files/file-1/content", "", "", 404, "id", ""},
