@@ -1,4 +1,4 @@
-// Requests byte by byte as OpenAI's Node package sends them with Node 20's fetch: recorded on a
+// Requests byte by byte as Node sends them with Node 20's fetch: recorded on a
 // loopback socket, host and boundary shortened.
 #include "tests/server/server_fixture.h"
 
