@@ -31,6 +31,7 @@ TEST_F(ServerTest, GivesASmallBatchItsPartOfTheEngineBesideALargeOne) {
   // An equal part is about a line for a line; how threads are scheduled may make it some more.
   EXPECT_LE(large_before_last_small - before, 10 * kSmall);
   EXPECT_EQ(call("GET", "/v1/batches/" + long_one).json()["status"], "in_progress");
+  server_->stop();  // the generator counts no more
 }
 
 TEST_F(ServerTest, RunsAFewBatchesAtOnceAndTheOthersInTheirOrder) {
