@@ -11,7 +11,6 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/dequantise_tile.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/decode-inl.h"
 #include "kernels/cpu/simd-inl.h"
@@ -102,12 +101,6 @@ void turn_rows(const Rows& rows, std::int64_t first, std::int64_t inputs, const 
   }
 }
 
-// What the next vector's channels have where this one's row is read: with so many rows the
-// processor sees no pattern by itself. Past the end of a matrix it asks in vain.
-HWY_INLINE void ask_for_next(const std::byte* from, std::size_t row_bytes) {
-  hwy::Prefetch(from + kLanes * row_bytes);
-}
-
 // words[i, lane] = word `first` + i of a lane's row; row_bytes may be odd.
 HWY_INLINE void gather_words(const Rows& rows, std::int64_t first, std::int64_t count,
                              std::uint32_t* words) {
@@ -115,7 +108,6 @@ HWY_INLINE void gather_words(const Rows& rows, std::int64_t first, std::int64_t 
     const auto& [panel, row] = rows.at[lane];
     const std::byte* from =
         panel->data + static_cast<std::size_t>(row) * panel->layout.row_bytes + 4 * first;
-    ask_for_next(from, panel->layout.row_bytes);
     for (std::int64_t i = 0; i < count; ++i)
       std::memcpy(words + i * kVectorChannels + lane, from + 4 * i, 4);
   }
@@ -192,10 +184,8 @@ std::int64_t put_bf16(const Rows& rows, std::int64_t inputs, const Sink& sink) {
   const std::int64_t whole = inputs / (2 * kVectorChannels) * (2 * kVectorChannels);
   for (std::int64_t k = 0; k < whole; k += 2 * kVectorChannels) {
     U32Vec v[kLanes];
-    for (std::size_t r = 0; r < kLanes; ++r) {
+    for (std::size_t r = 0; r < kLanes; ++r)
       v[r] = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(row[r] + 2 * k));
-      ask_for_next(row[r] + 2 * k, rows.at[r].panel->layout.row_bytes);
-    }
     turn(v);
     for (std::size_t r = 0; r < kLanes; ++r)
       sink.put(k + 2 * static_cast<std::int64_t>(r), hn::BitCast(F32Tag(), hn::ShiftLeft<16>(v[r])),
