@@ -16,8 +16,8 @@ function(barge_folder name)
   target_link_libraries(barge_${name} ${scope} ${ARG_DEPENDS} ${ARG_LIBRARIES})
 endfunction()
 
-# barge_embed(NAME DIRECTORY): the library of src/NAME gets the bytes of DIRECTORY's files.
-function(barge_embed name directory)
+# barge_embed(LIBRARY DIRECTORY): the library gets the bytes of DIRECTORY's files.
+function(barge_embed library directory)
   file(GLOB paths CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${directory}/*)
   set(names)
   foreach(path ${paths})
@@ -25,11 +25,11 @@ function(barge_embed name directory)
     list(APPEND names ${file})
   endforeach()
   set(script ${CMAKE_SOURCE_DIR}/cmake/embed.cmake)
-  set(out ${CMAKE_BINARY_DIR}/${name}_embedded.cc)
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/${library}_embedded.cc)
   add_custom_command(OUTPUT ${out} DEPENDS ${script} ${paths} VERBATIM
     COMMAND ${CMAKE_COMMAND} -DOUT=${out} -DDIR=${CMAKE_SOURCE_DIR}/${directory} "-DFILES=${names}"
             -P ${script})
-  target_sources(barge_${name} PRIVATE ${out})
+  target_sources(${library} PRIVATE ${out})
 endfunction()
 
 # barge_test(NAME LIBRARIES folders...)

@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "fuzz/fuzzer.h"
 #include "server/batch_worker.h"
+#include "server/data_quota.h"
 #include "server/session.h"
 
 namespace barge::fuzz {
@@ -34,10 +35,11 @@ struct Backend {
   ServerOptions options{.data_dir = scratch_directory() / "data", .served_model_name = "m"};
   DataDirectory directory{options.data_dir};
   JobStore store{directory.store()};
+  DataQuota quota{options.data_limit_bytes, store};
   BatchWorker worker{options, directory, store};
   ModelSlot models;
   Metrics metrics;
-  Api api{options, directory, store, worker, models, metrics};
+  Api api{options, directory, store, quota, worker, models, metrics};
   asio::thread_pool pool{1};
   std::size_t held_bytes = 0;
   int num_runs = 0;
@@ -46,12 +48,12 @@ struct Backend {
 // Sends `bytes` and hears the server out.
 asio::awaitable<void> ask(asio::ip::tcp::socket socket, std::string_view bytes, std::string& said) {
   boost::system::error_code error;
-  const auto token = asio::redirect_error(asio::use_awaitable, error);
-  co_await asio::async_write(socket, asio::buffer(bytes), token);
+  co_await asio::async_write(socket, asio::buffer(bytes),
+                             asio::redirect_error(asio::use_awaitable, error));
   boost::system::error_code ignored;  // the server may have ended the connection
   socket.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   auto to = asio::dynamic_buffer(said);
-  co_await asio::async_read(socket, to, token);
+  co_await asio::async_read(socket, to, asio::redirect_error(asio::use_awaitable, error));
 }
 
 // What the server says to `bytes`.
@@ -64,8 +66,8 @@ std::string converse(Backend& backend, std::string_view bytes) {
     return asio::ip::tcp::socket(io, asio::ip::tcp::v4(), end);  // asio doesn't look inside
   };
   const SessionContext context{backend.options, backend.directory, backend.store,
-                               backend.api,     backend.models,    backend.metrics,
-                               backend.pool,    backend.held_bytes};
+                               backend.quota,   backend.api,       backend.models,
+                               backend.metrics, backend.pool,      backend.held_bytes};
   const auto done = [](std::exception_ptr error) { require(!error, "a session never throws"); };
   asio::co_spawn(io, serve_connection(wrap(ends[0]), context), done);
   asio::co_spawn(io, ask(wrap(ends[1]), bytes, said), done);

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const nlohmann::json body = parse_json(text);
     try {
-      batch_json(parse_batch(body));
+      batch_json(parse_batch(body, /*now=*/0));
     } catch (const RequestError& error) {
       refused_with_a_reason(error);
     }
