@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,7 @@ void BatchWorker::resume_put_aside() {
   }
 }
 
-// The disk or the engine is at fault, not the batch: its answers so far are kept.
+// The disk or the engine is at fault, not the batch: its answers so far are kept. Under mutex_.
 void BatchWorker::put_aside(const std::string& id, std::deque<std::string>& queue,
                             const std::string& why) {
   if (!model_->generator->failure().empty()) {
@@ -64,7 +65,6 @@ void BatchWorker::put_aside(const std::string& id, std::deque<std::string>& queu
         concat("batch ", id, " was put aside and goes on when the server is started again: ", why));
     return;
   }
-  const std::lock_guard lock(mutex_);
   Aside& aside = aside_[id];
   const Running& running = *running_.at(id);
   const std::int64_t done = running.progress.completed + running.progress.failed;
@@ -115,14 +115,18 @@ void BatchWorker::work(std::deque<std::string>& queue) {
       queue.pop_front();
       running_[id] = running;
     }
+    std::optional<std::string> trouble;
     try {
       process(id, *running);
-      const std::lock_guard lock(mutex_);
-      aside_.erase(id);
     } catch (const std::exception& error) {
-      put_aside(id, queue, error.what());
+      trouble = error.what();
     }
+    // In one step: whoever takes it up again mustn't find it running, nor be forgotten here.
     const std::lock_guard lock(mutex_);
+    if (trouble)
+      put_aside(id, queue, *trouble);
+    else
+      aside_.erase(id);
     running_.erase(id);
   }
 }
